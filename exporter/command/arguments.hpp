@@ -1,0 +1,24 @@
+// headroom: values of command line arguments.
+//
+// Each function reads one kind of value whole, or says which text was found and what was expected. Pure functions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <headroom/error.hpp>
+
+namespace headroom::command {
+
+/// Seconds with an optional fraction and unit: `30`, `0.5`, `30s`, `500ms`, `2m`, `1h`. At most a year.
+[[nodiscard]] Result<std::chrono::nanoseconds> parse_duration(std::string_view text);
+
+/// `max` (absent), or a factor above 0, with or without an x: `1x`, `0.1x`, `4`.
+[[nodiscard]] Result<std::optional<double>> parse_speed(std::string_view text);
+
+/// A whole number from `least` on.
+[[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t least);
+
+}  // namespace headroom::command

@@ -1,0 +1,33 @@
+// headroom: the figures that `replay` and `summary` give, and their JSON.
+//
+// One list of fields for both, so that a replay, a killed process and a history compare line by line. What is unknown or has no
+// meaning for a source is null, never 0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace headroom::command {
+
+struct Figures {
+  std::optional<std::uint64_t> allocations;      ///< granted
+  std::optional<std::uint64_t> frees;            ///< of what was granted: unmatched ones are counted apart
+  std::optional<std::uint64_t> trace_failures;   ///< `allocate failure` records of a history
+  std::optional<std::uint64_t> refused;          ///< requests that failed
+  std::optional<std::uint64_t> unmatched_frees;  ///< frees of an address with nothing live there
+  std::optional<std::uint64_t> peak_bytes, live_bytes, live_allocations;
+  std::optional<std::uint64_t> budget_bytes;  ///< null: unlimited, or none known
+  std::optional<std::uint64_t> claimed_bytes;
+  std::optional<double> elapsed_seconds;
+  std::optional<std::uint64_t> events_recorded, events_read, events_lost;  ///< read + lost = recorded
+  std::optional<std::uint64_t> loop_frees;
+};
+
+/// One JSON object, indented, its keys always in the same order.
+[[nodiscard]] std::string to_json(Figures const& figures);
+
+/// Prints it and a line end on stdout, at once: whoever reads it need not wait for the process to end.
+void print_json_line(std::string const& json);
+
+}  // namespace headroom::command

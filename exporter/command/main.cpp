@@ -1,0 +1,53 @@
+// The `headroom` command: parses the command line, runs one subcommand, and answers with a documented exit code whatever happens.
+#include <array>
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "command/output.hpp"
+#include "command/subcommand.hpp"
+
+namespace {
+
+using headroom::command::ExitCode;
+using headroom::command::Subcommand;
+
+int run(int argc, char** argv) {
+  CLI::App app{"Replays, watches and sums up what programs hold in GPU memory."};
+  app.name("headroom");
+  app.set_version_flag("--version", std::string{"headroom "} + HEADROOM_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  headroom replay resnet.csv.xz --budget 2GiB        does this job fit 2 GiB, and what would be refused?\n"
+      "  headroom ps                                        who holds how much of which budget on this machine\n"
+      "  headroom summary resnet.csv.xz                     totals, peak and leaks of a history or a flight file\n"
+      "\n"
+      "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
+      "Each subcommand has its own --help.");
+  const std::array<Subcommand, 3> subcommands = {headroom::command::add_replay(app), headroom::command::add_ps(app),
+                                                 headroom::command::add_summary(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::ParseError const& error) {
+    // --help and --version are errors of this kind with status 0. All others say what is wrong, and that is usage.
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  for (auto const& subcommand : subcommands) {
+    if (subcommand.app->parsed()) return static_cast<int>(subcommand.run());
+  }
+  return static_cast<int>(ExitCode::usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (std::exception const& error) {
+    headroom::command::complain("headroom", error.what());
+  }
+  return static_cast<int>(ExitCode::broken_input);
+}

@@ -1,0 +1,65 @@
+// headroom: what the command prints: tables, bars, notices; in colour only on a terminal.
+//
+// Results go to stdout, everything else to stderr. Colours obey NO_COLOR (https://no-color.org) and are off where the output is no
+// terminal. Thread safety: none; notices are single writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::command {
+
+enum class Colour : std::uint8_t { plain, bold, dim, red, yellow, green };
+
+/// True when stdout, or stderr, is a terminal that wants colours.
+[[nodiscard]] bool colours_on(int file_descriptor) noexcept;
+/// `text` in that colour when stdout wants colours, else as it is.
+[[nodiscard]] std::string painted(std::string_view text, Colour colour);
+
+/// "headroom replay: message" on stderr, in one write.
+void complain(std::string_view who, std::string_view message);
+
+/// Columns as wide as their widest cell. Cells are UTF-8 without control characters; width is counted in characters.
+class Table {
+public:
+  enum class Align : std::uint8_t { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+  struct Cell {
+    std::string text;
+    Colour colour = Colour::plain;
+    Cell(std::string cell_text, Colour cell_colour = Colour::plain) : text{std::move(cell_text)}, colour{cell_colour} {}  // NOLINT
+    Cell(const char* cell_text) : text{cell_text} {}                                                                      // NOLINT
+  };
+
+  /// Without any title the heading line is left out. Every line begins with `indent`.
+  explicit Table(std::vector<Column> columns, std::string indent = "");
+  void add(std::vector<Cell> row);
+  void print(std::ostream& out) const;
+
+private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<Cell>> rows_;
+  std::string indent_;
+};
+
+/// How full: "#######...", with blocks where the terminal shows them.
+[[nodiscard]] std::string bar(std::uint64_t part, std::uint64_t whole, std::size_t width);
+
+/// Text from files and other processes, made safe for a terminal: control characters become spaces.
+[[nodiscard]] std::string printable(std::string_view text);
+
+/// "812 ms", "3.2 s", "4 min 10 s", "3 h 5 min", "2 d 4 h".
+[[nodiscard]] std::string format_seconds(double seconds);
+
+/// format_bytes, or "unlimited".
+[[nodiscard]] std::string format_budget(std::optional<std::uint64_t> bytes);
+
+}  // namespace headroom::command

@@ -1,0 +1,71 @@
+#include "command/process_figures.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+
+namespace headroom::command {
+namespace {
+
+[[nodiscard]] std::string state_word(flight::Liveness liveness, flight::ProcessState state) {
+  if (liveness == flight::Liveness::living) return "living";
+  if (state == flight::ProcessState::closed) return "exited";
+  return liveness == flight::Liveness::dead ? "killed" : "unknown";
+}
+
+[[nodiscard]] std::uint64_t now_realtime_ns() {
+  auto const now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+}  // namespace
+
+ProcessFigures process_figures(flight::FlightView const& view) {
+  ProcessFigures figures;
+  figures.info = view.process();
+  figures.state = state_word(view.liveness(), figures.info.state);
+  auto const now = now_realtime_ns();
+  // A clock that was set back must not make an age of 584 years.
+  auto const start = std::min(figures.info.start_realtime_ns, now);
+  figures.age_seconds = static_cast<double>(now - start) * 1e-9;
+  figures.managers = view.ledgers();
+  std::erase_if(figures.managers, [](flight::LedgerSnapshot const& ledger) { return ledger.is_device_account; });
+  auto is_limited = !figures.managers.empty();
+  std::uint64_t budget = 0;
+  for (auto const& manager : figures.managers) {
+    is_limited = is_limited && manager.limit.has_value();
+    budget += manager.limit.value_or(0);
+    figures.allocated_bytes += manager.allocated;
+    figures.claimed_bytes += manager.claimed;
+    figures.peak_bytes += manager.peak;
+    figures.live_allocations += manager.live_allocations;
+    figures.failures += manager.failures();
+    figures.pressure = std::max(figures.pressure, manager.pressure);
+  }
+  if (is_limited) figures.budget_bytes = budget;
+  return figures;
+}
+
+std::string word_of(flight::InFlight operation) {
+  switch (operation) {
+    case flight::InFlight::none: return "idle";
+    case flight::InFlight::allocating: return "allocating";
+    case flight::InFlight::freeing: return "freeing";
+    case flight::InFlight::reserving: return "reserving";
+    case flight::InFlight::spending: return "spending";
+    case flight::InFlight::dropping: return "dropping";
+  }
+  return "unknown";
+}
+
+std::string format_utc(std::uint64_t realtime_ns) {
+  auto const seconds = static_cast<std::time_t>(realtime_ns / 1'000'000'000);
+  std::tm parts{};
+  std::array<char, 40> text{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return "an unknown time";
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
+}  // namespace headroom::command

@@ -1,0 +1,190 @@
+// headroom ps: which processes on this machine hold how much of which budget, the dead among them.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <headroom/byte_size.hpp>
+#include <headroom/flight_reader.hpp>
+
+#include "command/figures.hpp"
+#include "command/output.hpp"
+#include "command/process_figures.hpp"
+#include "command/subcommand.hpp"
+
+namespace headroom::command {
+namespace {
+
+constexpr std::string_view kWho = "headroom ps";
+
+struct PsArguments {
+  bool json = false;
+  std::optional<std::string> folder;
+};
+
+struct Row {
+  flight::FlightView view;
+  ProcessFigures figures;
+};
+
+[[nodiscard]] nlohmann::ordered_json threads_json(flight::FlightView const& view) {
+  auto const clock = view.clock();
+  auto const in_flight = view.in_flight();
+  auto threads = nlohmann::ordered_json::array();
+  for (auto const& lane : view.lanes()) {
+    if (!lane.owned) continue;
+    auto const doing = std::ranges::find(in_flight, lane.lane, &flight::InFlightOperation::lane);
+    auto const is_busy = doing != in_flight.end();
+    nlohmann::ordered_json thread;
+    thread["thread"] = lane.thread;
+    thread["name"] = lane.thread_name;
+    thread["operation"] = word_of(is_busy ? doing->operation : flight::InFlight::none);
+    thread["bytes"] = is_busy ? nlohmann::ordered_json(doing->bytes) : nlohmann::ordered_json(nullptr);
+    // Since when, on the clock on the wall: how long ago that is depends on whether the process still lives.
+    thread["since"] = is_busy ? nlohmann::ordered_json(format_utc(clock.realtime_ns(doing->since_ticks))) : nlohmann::ordered_json(nullptr);
+    threads.push_back(std::move(thread));
+  }
+  return threads;
+}
+
+[[nodiscard]] nlohmann::ordered_json row_json(Row const& row) {
+  auto const& figures = row.figures;
+  nlohmann::ordered_json json;
+  json["pid"] = figures.info.pid;
+  json["run"] = flight::short_run(figures.info.run);
+  json["program"] = figures.info.program;
+  json["state"] = figures.state;
+  json["age_seconds"] = std::round(figures.age_seconds * 1000) / 1000;
+  json["budget_bytes"] = figures.budget_bytes ? nlohmann::ordered_json(*figures.budget_bytes) : nlohmann::ordered_json(nullptr);
+  json["allocated_bytes"] = figures.allocated_bytes;
+  json["claimed_bytes"] = figures.claimed_bytes;
+  json["peak_bytes"] = figures.peak_bytes;
+  json["live_allocations"] = figures.live_allocations;
+  json["pressure"] = std::string{to_string(figures.pressure)};
+  json["failures"] = figures.failures;
+  auto const serves = figures.living() && figures.info.exporter_state == flight::ExporterState::serving;
+  json["port"] = serves ? nlohmann::ordered_json(figures.info.exporter_port) : nlohmann::ordered_json(nullptr);
+  json["threads"] = threads_json(row.view);
+  return json;
+}
+
+[[nodiscard]] Colour colour_of(PressureLevel level) noexcept {
+  if (level >= PressureLevel::high) return Colour::red;
+  return level >= PressureLevel::low ? Colour::yellow : Colour::plain;
+}
+
+void print_table(std::vector<Row> const& rows) {
+  using enum Table::Align;
+  Table table{{{"PID", right},
+               {"PROGRAM", left},
+               {"STATE", left},
+               {"AGE", right},
+               {"BUDGET", right},
+               {"USED", right},
+               {"PEAK", right},
+               {"USE", left},
+               {"LIVE", right},
+               {"PRESSURE", left},
+               {"FAILURES", right},
+               {"PORT", right}}};
+  constexpr std::size_t kBarWidth = 12;
+  for (auto const& row : rows) {
+    auto const& figures = row.figures;
+    auto const is_living = figures.living();
+    auto const serves = is_living && figures.info.exporter_state == flight::ExporterState::serving;
+    auto const use = figures.budget_bytes ? bar(figures.claimed_bytes, *figures.budget_bytes, kBarWidth) : std::string{};
+    table.add({std::to_string(figures.info.pid),
+               printable(figures.info.program),
+               {figures.state, is_living ? Colour::green : figures.state == "killed" ? Colour::red : Colour::dim},
+               format_seconds(figures.age_seconds),
+               figures.managers.empty() ? "-" : format_budget(figures.budget_bytes),
+               format_bytes(figures.allocated_bytes),
+               format_bytes(figures.peak_bytes),
+               {use, colour_of(figures.pressure)},
+               format_count(figures.live_allocations),
+               {std::string{to_string(figures.pressure)}, colour_of(figures.pressure)},
+               {format_count(figures.failures), figures.failures == 0 ? Colour::plain : Colour::red},
+               serves ? std::to_string(figures.info.exporter_port) : "-"});
+  }
+  table.print(std::cout);
+}
+
+/// The rows of one folder; files that cannot be read are named on stderr and left out.
+[[nodiscard]] Result<std::vector<Row>> rows_in(std::string const& folder) {
+  auto const found = flight::find_flights(folder);
+  if (!found) return tl::unexpected{found.error()};
+  std::vector<Row> rows;
+  for (auto const& file : *found) {
+    auto view = flight::FlightView::open(file.path);
+    if (!view) {
+      // A process that ends while we look takes its file along: nothing to complain about.
+      if (view.error().kind != ErrorKind::io) complain(kWho, view.error().message);
+      continue;
+    }
+    auto figures = process_figures(*view);
+    rows.push_back({.view = std::move(*view), .figures = std::move(figures)});
+  }
+  return rows;
+}
+
+ExitCode run_ps(PsArguments const& arguments) {
+  auto const folders = arguments.folder ? std::vector{*arguments.folder} : flight::flight_folders();
+  std::vector<Row> rows;
+  for (auto const& folder : folders) {
+    auto found = rows_in(folder);
+    if (!found) {
+      complain(kWho, found.error().message);
+      if (arguments.folder) return ExitCode::broken_input;
+      continue;
+    }
+    std::ranges::move(*found, std::back_inserter(rows));
+  }
+  // The living first, each group from the youngest on.
+  std::ranges::stable_sort(rows, [](Row const& a, Row const& b) {
+    return std::pair{!a.figures.living(), a.figures.age_seconds} < std::pair{!b.figures.living(), b.figures.age_seconds};
+  });
+  if (arguments.json) {
+    auto json = nlohmann::ordered_json::array();
+    for (auto const& row : rows) json.push_back(row_json(row));
+    print_json_line(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return ExitCode::good;
+  }
+  if (rows.empty()) {
+    std::string places;
+    for (auto const& folder : folders) places += (places.empty() ? "" : ", ") + printable(folder);
+    std::cout << "no flight files in " << places << "\n"
+              << "Start a program that uses headroom, such as `headroom replay TRACE --hold 60`, or look elsewhere with --dir DIR.\n";
+    return ExitCode::good;
+  }
+  print_table(rows);
+  return ExitCode::good;
+}
+
+}  // namespace
+
+Subcommand add_ps(CLI::App& app) {
+  auto const arguments = std::make_shared<PsArguments>();
+  auto* const ps = app.add_subcommand("ps", "Living and dead processes here: budget, use, peak, pressure, failures");
+  ps->add_flag("--json", arguments->json, "Print a JSON array, one object for each process");
+  ps->add_option("--dir", arguments->folder, "Look in this folder only (default: $HEADROOM_DIR, /dev/shm/headroom-UID, "
+                 "$XDG_RUNTIME_DIR/headroom)")
+      ->type_name("DIR");
+  ps->footer(
+      "States: living; exited (in good order); killed; unknown. Of a process with several managers budgets and peaks are summed.\n"
+      "\n"
+      "Examples:\n"
+      "  headroom ps\n"
+      "  headroom ps --json | jq '.[] | select(.pressure == \"critical\") | .pid'\n"
+      "\n"
+      "Exit status: 0 good, 2 wrong usage, 3 the folder cannot be read.");
+  return {.app = ps, .run = [arguments] { return run_ps(*arguments); }};
+}
+
+}  // namespace headroom::command

@@ -1,0 +1,44 @@
+// headroom: the command line of `headroom replay`.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <headroom/budget.hpp>
+#include <headroom/error.hpp>
+#include <headroom/exporter.hpp>
+#include <headroom/replay.hpp>
+
+namespace CLI {
+class App;
+}
+
+namespace headroom::command {
+
+/// As given; see ReplayPlan for what it means.
+struct ReplayArguments {
+  std::string trace;
+  std::string budget = "unlimited", device = "host";
+  std::string speed = "max", loop = "1", order = "file", tag = "size", bind = "warn";
+  std::optional<std::string> device_total, stretch, stop_after, hold, seconds, listen;
+  bool keep = false, json = false;
+};
+
+struct ReplayPlan {
+  MemoryBudget budget = MemoryBudget::unlimited();
+  std::uint64_t device_total_bytes = 0;
+  ReplayOptions options;
+  std::chrono::nanoseconds hold{0};
+  std::optional<std::chrono::nanoseconds> seconds;
+  BindPolicy bind = BindPolicy::warn;
+};
+
+/// Adds the options to `app`, which fills `arguments` when it parses.
+void add_replay_options(CLI::App& app, ReplayArguments& arguments);
+
+/// What the arguments mean. Errors name the option, the text and what was expected.
+[[nodiscard]] Result<ReplayPlan> plan_replay(ReplayArguments const& arguments);
+
+}  // namespace headroom::command

@@ -1,0 +1,180 @@
+// The summary of a flight file: the books of a living process, or what one left behind.
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <headroom/byte_size.hpp>
+#include <headroom/flight_reader.hpp>
+
+#include "command/event_count.hpp"
+#include "command/figures.hpp"
+#include "command/output.hpp"
+#include "command/process_figures.hpp"
+#include "command/summary_sources.hpp"
+
+namespace headroom::command {
+namespace {
+
+using enum Table::Align;
+
+/// What is live, by the table rather than by the counters: each block was seen.
+struct Live {
+  std::uint64_t bytes = 0;
+  std::uint64_t allocations = 0;
+};
+
+[[nodiscard]] Live count_live(flight::FlightView const& view, ProcessFigures const& process) {
+  Live live;
+  view.for_each_live([&](flight::LiveAllocation const& allocation) {
+    auto const is_here = [&](flight::LedgerSnapshot const& manager) { return manager.cell == allocation.ledger; };
+    if (std::ranges::none_of(process.managers, is_here)) return;
+    live.bytes += allocation.bytes;
+    ++live.allocations;
+  });
+  for (auto const& manager : process.managers) {
+    live.bytes += manager.live_untracked_bytes;
+    live.allocations += manager.live_untracked;
+  }
+  return live;
+}
+
+[[nodiscard]] double lifetime_seconds(ProcessFigures const& process) {
+  if (process.living()) return process.age_seconds;
+  auto const end = std::max(process.info.last_activity_realtime_ns, process.info.start_realtime_ns);
+  return static_cast<double>(end - process.info.start_realtime_ns) * 1e-9;
+}
+
+[[nodiscard]] Figures to_figures(ProcessFigures const& process, Live const& live, EventCounts const& events) {
+  std::uint64_t allocations = 0;
+  std::uint64_t frees = 0;
+  for (auto const& manager : process.managers) {
+    allocations += manager.counters.allocations;
+    frees += manager.counters.frees;
+  }
+  return {.allocations = allocations,
+          .frees = frees,
+          .trace_failures = 0,
+          .refused = process.failures,
+          .unmatched_frees = 0,
+          .peak_bytes = std::max(process.peak_bytes, process.allocated_bytes),
+          .live_bytes = live.bytes,
+          .live_allocations = live.allocations,
+          .budget_bytes = process.budget_bytes,
+          .claimed_bytes = process.claimed_bytes,
+          .elapsed_seconds = lifetime_seconds(process),
+          .events_recorded = events.recorded,
+          .events_read = events.read,
+          .events_lost = events.lost,
+          .loop_frees = 0};
+}
+
+void print_head(std::string const& path, ProcessFigures const& process) {
+  auto const& info = process.info;
+  auto const colour = process.living() ? Colour::green : process.state == "killed" ? Colour::red : Colour::plain;
+  std::cout << printable(path) << ": " << printable(info.program) << ", pid " << info.pid << ", "
+            << painted(process.state, colour) << (process.living() ? ", for " : " after ") << format_seconds(lifetime_seconds(process))
+            << '\n';
+  Table table{{{"", left}, {"", left}}, "  "};
+  table.add({"started", format_utc(info.start_realtime_ns) + " on " + printable(info.host)});
+  if (!info.command.empty()) table.add({"command", printable(info.command)});
+  if (!process.living()) table.add({"last sign of life", format_utc(info.last_activity_realtime_ns)});
+  if (info.was_shrunk) table.add({"note", "rings and table were made smaller to fit the memory file system"});
+  if (info.events_off) table.add({"note", "events were off; the books are whole"});
+  table.print(std::cout);
+}
+
+void print_manager(flight::LedgerSnapshot const& manager) {
+  std::cout << painted("manager " + printable(manager.name), Colour::bold);
+  if (!manager.device_name.empty()) std::cout << " on " << printable(manager.device_name);
+  std::cout << '\n';
+  Table table{{{"", left}, {"", left}}, "  "};
+  table.add({"budget", format_budget(manager.limit) + (manager.limit && !manager.enforcing ? ", only observed" : "")});
+  table.add({"live", format_count(manager.live_allocations) + " allocations, " + format_bytes_exact(manager.allocated)});
+  table.add({"peak", format_bytes_exact(manager.peak)});
+  if (manager.claimed != manager.allocated) table.add({"claimed", format_bytes_exact(manager.claimed)});
+  table.add({"allocations", format_count(manager.counters.allocations)});
+  table.add({"frees", format_count(manager.counters.frees)});
+  table.add({"pressure", std::string{to_string(manager.pressure)}});
+  if (manager.failed_frees != 0) {
+    table.add({"failed frees", {format_count(manager.failed_frees) + ", " + format_bytes(manager.failed_free_bytes), Colour::red}});
+  }
+  table.print(std::cout);
+
+  auto tags = manager.tags;
+  std::erase_if(tags, [](flight::TagSnapshot const& tag) { return tag.bytes == 0 && tag.at_peak_bytes == 0; });
+  if (tags.empty()) return;
+  std::ranges::stable_sort(tags, std::ranges::greater{}, &flight::TagSnapshot::at_peak_bytes);
+  constexpr std::size_t kMostTags = 12;
+  Table held{{{"TAG", left}, {"AT THE PEAK", right}, {"NOW", right}, {"ALLOCATIONS", right}}, "  "};
+  for (std::size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
+    auto const& tag = tags[i];
+    held.add({printable(tag.name), format_bytes(tag.at_peak_bytes), format_bytes(tag.bytes), format_count(tag.allocations)});
+  }
+  held.print(std::cout);
+  if (tags.size() > kMostTags) std::cout << "  and " << format_count(tags.size() - kMostTags) << " tags more\n";
+}
+
+void print_failures(flight::FlightView const& view) {
+  auto failures = view.first_failures();
+  if (failures.empty()) return;
+  std::ranges::stable_sort(failures, std::ranges::less{}, &flight::FirstFailureInfo::first_ticks);
+  auto const clock = view.clock();
+  std::cout << painted("failed requests", Colour::bold) << '\n';
+  Table table{{{"REASON", left}, {"LAYER", left}, {"TAG", left}, {"COUNT", right}, {"FIRST", left}, {"ASKED", right}, {"CLAIMED", right},
+               {"BUDGET", right}},
+              "  "};
+  for (auto const& failure : failures) {
+    table.add({{std::string{to_string(failure.kind)}, Colour::red},
+               std::string{to_string(failure.layer)},
+               printable(view.label(failure.tag)),
+               format_count(failure.count),
+               format_utc(clock.realtime_ns(failure.first_ticks)),
+               format_bytes(failure.requested),
+               format_bytes(failure.claimed),
+               format_budget(failure.limit)});
+  }
+  table.print(std::cout);
+}
+
+void print_in_flight(flight::FlightView const& view, ProcessFigures const& process) {
+  auto const operations = view.in_flight();
+  if (operations.empty()) return;
+  auto const clock = view.clock();
+  std::cout << painted(process.living() ? "at work now" : "at work when it ended", Colour::bold) << '\n';
+  Table table{{{"THREAD", right}, {"NAME", left}, {"OPERATION", left}, {"BYTES", right}, {"SINCE", left}}, "  "};
+  for (auto const& operation : operations) {
+    table.add({std::to_string(operation.thread), printable(operation.thread_name), word_of(operation.operation),
+               format_bytes(operation.bytes), format_utc(clock.realtime_ns(operation.since_ticks))});
+  }
+  table.print(std::cout);
+}
+
+}  // namespace
+
+Result<std::uint64_t> summarize_flight(std::string const& path, SummaryOptions const& options) {
+  auto const view = flight::FlightView::open(path);
+  if (!view) return tl::unexpected{view.error()};
+  auto const process = process_figures(*view);
+  auto const live = count_live(*view, process);
+  EventCounter counter{*view};
+  auto const events = counter.finish(!process.living());
+  auto const figures = to_figures(process, live, events);
+  if (options.json) {
+    print_json_line(to_json(figures));
+    return *figures.peak_bytes;
+  }
+  print_head(path, process);
+  for (auto const& manager : process.managers) print_manager(manager);
+  print_failures(*view);
+  print_in_flight(*view, process);
+  if (!process.living() && live.allocations != 0) {
+    std::cout << "still live when it ended: " << format_count(live.allocations) << " allocations, " << format_bytes_exact(live.bytes) << '\n';
+  }
+  std::cout << "events: " << format_count(events.recorded) << " recorded, " << format_count(events.read)
+            << " still to be read, " << format_count(events.lost) << " overwritten\n";
+  return *figures.peak_bytes;
+}
+
+}  // namespace headroom::command

@@ -1,0 +1,124 @@
+#include "families.hpp"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace headroom::exporter {
+namespace {
+
+using prometheus::MetricType;
+
+constexpr std::array<Descriptor, kMetricCount> kDescriptors{{
+    {Metric::build_info, "build_info", MetricType::Gauge, "Always 1; the labels say which version of headroom runs."},
+    {Metric::process_start_time_seconds, "process_start_time_seconds", MetricType::Gauge,
+     "When the process began to record, in seconds since 1970 UTC."},
+    {Metric::process_up, "process_up", MetricType::Gauge, "1 while the process lives, 0 when only its flight file is left."},
+    {Metric::last_activity_timestamp_seconds, "last_activity_timestamp_seconds", MetricType::Gauge,
+     "When the process last recorded anything (to about a second), in seconds since 1970 UTC."},
+    {Metric::budget_bytes, "budget_bytes", MetricType::Gauge, "Budget in force; absent while it is unlimited."},
+    {Metric::budget_enforcing, "budget_enforcing", MetricType::Gauge,
+     "1 when requests over the budget are refused, 0 when they are only counted or there is no budget."},
+    {Metric::allocated_bytes, "allocated_bytes", MetricType::Gauge, "Bytes in live allocations."},
+    {Metric::claimed_bytes, "claimed_bytes", MetricType::Gauge,
+     "Bytes taken from the budget: allocated, reserved and not yet spent, and requests on their way to the driver."},
+    {Metric::remaining_bytes, "remaining_bytes", MetricType::Gauge, "Budget less claimed, never below 0; absent while unlimited."},
+    {Metric::over_budget_bytes, "over_budget_bytes", MetricType::Gauge,
+     "Claimed bytes above the budget, as after the budget was lowered."},
+    {Metric::peak_bytes, "peak_bytes", MetricType::Gauge, "High-water mark of allocated bytes since the start or the last reset."},
+    {Metric::reserved_unspent_bytes, "reserved_unspent_bytes", MetricType::Gauge, "Bytes in reservations that are not yet spent."},
+    {Metric::sentinel_bytes, "sentinel_bytes", MetricType::Gauge, "Bytes that a guard holds back for emergencies."},
+    {Metric::live_allocations, "live_allocations", MetricType::Gauge, "Allocations that are live."},
+    {Metric::live_untracked, "live_untracked", MetricType::Gauge,
+     "Live allocations that found no slot in the table of allocations; their bytes are counted all the same."},
+    {Metric::device_total_bytes, "device_total_bytes", MetricType::Gauge, "Memory of the device; absent while unknown."},
+    {Metric::device_free_bytes, "device_free_bytes", MetricType::Gauge, "Free memory of the device as last seen; absent while unknown."},
+    {Metric::device_used_outside_bytes, "device_used_outside_bytes", MetricType::Gauge,
+     "Memory of the device in use, but not by this process's managers, as last seen; absent while unknown."},
+    {Metric::device_budget_bytes, "device_budget_bytes", MetricType::Gauge,
+     "Budget that the managers of one device share; absent while unlimited."},
+    {Metric::device_claimed_bytes, "device_claimed_bytes", MetricType::Gauge, "Bytes claimed from the budget that the managers of one device share."},
+    {Metric::allocations_total, "allocations_total", MetricType::Counter, "Allocations that succeeded."},
+    {Metric::frees_total, "frees_total", MetricType::Counter, "Frees that were accepted."},
+    {Metric::allocation_bytes_total, "allocation_bytes_total", MetricType::Counter, "Bytes of the allocations that succeeded."},
+    {Metric::deallocation_bytes_total, "deallocation_bytes_total", MetricType::Counter, "Bytes of the frees that were accepted."},
+    {Metric::inflight_operations, "inflight_operations", MetricType::Gauge, "Operations that threads are in the middle of."},
+    {Metric::inflight_oldest_seconds, "inflight_oldest_seconds", MetricType::Gauge,
+     "For how long the oldest operation in flight has been running; 0 when there is none."},
+    {Metric::allocation_failures_total, "allocation_failures_total", MetricType::Counter,
+     "Requests that failed, by what went wrong and by the layer that said no."},
+    {Metric::deallocation_failures_total, "deallocation_failures_total", MetricType::Counter,
+     "Frees that failed, by what went wrong; their bytes stay charged."},
+    {Metric::deallocation_failure_bytes, "deallocation_failure_bytes", MetricType::Gauge,
+     "Bytes now charged because their free failed; falls when the free is retried or written off."},
+    {Metric::pressure_level, "pressure_level", MetricType::Gauge, "Pressure on the budget: 0 none, 1 low, 2 medium, 3 high, 4 critical."},
+    {Metric::pressure_transitions_total, "pressure_transitions_total", MetricType::Counter, "Changes of the pressure level."},
+    {Metric::allocation_size_bytes, "allocation_size_bytes", MetricType::Histogram,
+     "Sizes of the allocations that succeeded; bounds are one byte below the powers of two."},
+    {Metric::allocation_duration_seconds, "allocation_duration_seconds", MetricType::Histogram,
+     "Time from request to memory of the allocations that succeeded."},
+    {Metric::budget_use_ratio, "budget_use_ratio", MetricType::Histogram,
+     "Claimed bytes as a share of the budget at each allocation, in steps of 1/64; a bucket holds the ratios below its bound, and the "
+     "sum is added up from the middles of the buckets."},
+    {Metric::tag_allocated_bytes, "tag_allocated_bytes", MetricType::Gauge, "Bytes in live allocations of one tag."},
+    {Metric::tag_at_peak_bytes, "tag_at_peak_bytes", MetricType::Gauge, "Bytes that the tag held when its manager reached its peak."},
+    {Metric::tag_allocations_total, "tag_allocations_total", MetricType::Counter, "Allocations of one tag that succeeded."},
+    {Metric::events_recorded_total, "events_recorded_total", MetricType::Counter, "Events written into the flight file."},
+    {Metric::events_refused_total, "events_refused_total", MetricType::Counter,
+     "Events that could not be written; the books hold their bytes all the same."},
+    {Metric::events_lost_total, "events_lost_total", MetricType::Counter,
+     "Events that this exporter's own reader was too slow to see; no other figure depends on them."},
+    {Metric::tags_folded_total, "tags_folded_total", MetricType::Counter, "Tags that found no cell of their own and count as other."},
+    {Metric::lanes_in_use, "lanes_in_use", MetricType::Gauge, "Event lanes that a thread holds now."},
+    {Metric::exporter_scrape_duration_seconds, "exporter_scrape_duration_seconds", MetricType::Histogram,
+     "Time to collect and print the metrics, of all scrapes before this one."},
+    {Metric::exporter_errors_total, "exporter_errors_total", MetricType::Counter,
+     "What went wrong in the exporter: collecting, answering, or accepting a connection."},
+}};
+
+constexpr bool table_follows_the_enumeration() {
+  for (std::size_t index = 0; index < kDescriptors.size(); ++index) {
+    if (static_cast<std::size_t>(kDescriptors[index].metric) != index || kDescriptors[index].name == nullptr) return false;
+  }
+  return true;
+}
+static_assert(table_follows_the_enumeration());
+static_assert(static_cast<std::size_t>(Metric::exporter_errors_total) + 1 == kMetricCount);
+
+}  // namespace
+
+std::span<Descriptor const> descriptors() noexcept { return kDescriptors; }
+
+Families::Families() : families_(kMetricCount) {
+  for (std::size_t index = 0; index < kMetricCount; ++index) {
+    families_[index].name = std::string{"headroom_"} + kDescriptors[index].name;
+    families_[index].help = kDescriptors[index].help;
+    families_[index].type = kDescriptors[index].type;
+  }
+}
+
+void Families::add(Metric metric, Labels labels, double value) {
+  if (!std::isfinite(value)) return;
+  auto& family = families_[static_cast<std::size_t>(metric)];
+  prometheus::ClientMetric sample;
+  sample.label = std::move(labels);
+  (family.type == MetricType::Counter ? sample.counter.value : sample.gauge.value) = value;
+  family.metric.push_back(std::move(sample));
+}
+
+void Families::add(Metric metric, Labels labels, prometheus::ClientMetric::Histogram histogram) {
+  if (!std::isfinite(histogram.sample_sum)) return;
+  prometheus::ClientMetric sample;
+  sample.label = std::move(labels);
+  sample.histogram = std::move(histogram);
+  families_[static_cast<std::size_t>(metric)].metric.push_back(std::move(sample));
+}
+
+std::vector<prometheus::MetricFamily> Families::take() {
+  auto taken = std::exchange(families_, Families{}.families_);
+  std::erase_if(taken, [](prometheus::MetricFamily const& family) { return family.metric.empty(); });
+  return taken;
+}
+
+}  // namespace headroom::exporter

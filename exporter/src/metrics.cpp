@@ -1,0 +1,148 @@
+#include "metrics.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "ledger_metrics.hpp"
+
+namespace headroom::exporter {
+namespace {
+
+using flight::InFlight;
+
+constexpr std::array<std::pair<InFlight, std::string_view>, 5> kOperations{{
+    {InFlight::allocating, "allocating"},
+    {InFlight::freeing, "freeing"},
+    {InFlight::reserving, "reserving"},
+    {InFlight::spending, "spending"},
+    {InFlight::dropping, "dropping"},
+}};
+
+constexpr double kNanosecondsPerSecond = 1e9;
+
+double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / kNanosecondsPerSecond; }
+
+/// std::chrono's steady clock is CLOCK_MONOTONIC here, the clock of the file's syncs.
+std::uint64_t monotonic_now_ns() {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+void add_process(Families& families, flight::FlightView const& view, flight::ProcessInfo const& process, Labels const& labels) {
+  families.add(Metric::build_info, with_label(labels, "version", process.version), 1.0);
+  families.add(Metric::process_start_time_seconds, labels, seconds(process.start_realtime_ns));
+  if (const auto liveness = view.liveness(); liveness != flight::Liveness::unknown) {
+    families.add(Metric::process_up, labels, std::uint64_t{liveness == flight::Liveness::living});
+  }
+  if (process.last_activity_realtime_ns != 0) {
+    families.add(Metric::last_activity_timestamp_seconds, labels, seconds(process.last_activity_realtime_ns));
+  }
+}
+
+void add_recorder(Families& families, flight::ProcessInfo const& process, Labels const& labels, CollectOptions const& options) {
+  families.add(Metric::events_recorded_total, labels, process.events_recorded);
+  families.add(Metric::events_refused_total, with_label(labels, "reason", "no_lane"), process.refused_no_lane);
+  families.add(Metric::events_refused_total, with_label(labels, "reason", "reentrant"), process.refused_reentrant);
+  families.add(Metric::events_refused_total, with_label(labels, "reason", "early"), process.refused_early);
+  if (options.events_lost) families.add(Metric::events_lost_total, labels, *options.events_lost);
+  families.add(Metric::tags_folded_total, labels, process.tags_folded);
+  families.add(Metric::lanes_in_use, labels, std::uint64_t{process.lanes_in_use});
+}
+
+struct InFlightSum {
+  std::uint64_t count = 0;
+  std::uint64_t oldest_ns = 0;
+};
+using InFlightSums = std::map<std::pair<std::uint32_t, InFlight>, InFlightSum>;  // by ledger cell and operation
+
+InFlightSums sum_in_flight(flight::FlightView const& view, CollectOptions const& options) {
+  InFlightSums sums;
+  const auto operations = view.in_flight();
+  if (operations.empty()) return sums;
+  const auto clock = view.clock();
+  const std::uint64_t now = options.monotonic_ns ? *options.monotonic_ns : monotonic_now_ns();
+  for (auto const& operation : operations) {
+    const std::uint64_t since = clock.monotonic_ns(operation.since_ticks);
+    auto& sum = sums[{operation.ledger, operation.operation}];
+    ++sum.count;
+    sum.oldest_ns = std::max(sum.oldest_ns, now > since ? now - since : 0);
+  }
+  return sums;
+}
+
+void add_in_flight(Families& families, InFlightSums const& sums, std::uint32_t cell, Labels const& labels) {
+  for (auto const& [operation, word] : kOperations) {
+    const auto found = sums.find({cell, operation});
+    const InFlightSum sum = found == sums.end() ? InFlightSum{} : found->second;
+    const Labels with_operation = with_label(labels, "operation", word);
+    families.add(Metric::inflight_operations, with_operation, sum.count);
+    families.add(Metric::inflight_oldest_seconds, with_operation, seconds(sum.oldest_ns));
+  }
+}
+
+/// Names every ledger so that no two are equal: Prometheus would keep one of two equal series and drop the other in silence. The
+/// later of two managers with one name on one device gets its directory id added.
+class ManagerNames {
+public:
+  Labels labels_of(Labels const& device, flight::LedgerSnapshot const& ledger) {
+    auto labels = with_label(device, "manager", ledger.name);
+    if (!seen_.insert(labels).second) {
+      labels = with_label(device, "manager", "#" + std::to_string(ledger.directory_id) + " " + ledger.name);
+      seen_.insert(labels);
+    }
+    return labels;
+  }
+
+private:
+  std::set<Labels> seen_;
+};
+
+}  // namespace
+
+Labels process_labels(flight::ProcessInfo const& process, bool with_host) {
+  Labels labels = with_label({}, "process", process.program);
+  labels = with_label(std::move(labels), "pid", std::to_string(process.pid));
+  labels = with_label(std::move(labels), "run", flight::short_run(process.run));
+  return with_host ? with_label(std::move(labels), "host", process.host) : labels;
+}
+
+void collect_into(Families& families, flight::FlightView const& view, CollectOptions const& options) {
+  const auto process = view.process();
+  const Labels labels = process_labels(process, options.with_host);
+  add_process(families, view, process, labels);
+  add_recorder(families, process, labels, options);
+
+  auto ledgers = view.ledgers();
+  // A device account knows its device best, so it speaks first; the order of managers is that of their making.
+  std::ranges::stable_sort(ledgers, [](auto const& left, auto const& right) {
+    return std::pair{!left.is_device_account, left.directory_id} < std::pair{!right.is_device_account, right.directory_id};
+  });
+  const auto in_flight = sum_in_flight(view, options);
+  ManagerNames names;
+  std::set<Labels> accounts;
+  std::set<Labels> devices_with_memory;
+  for (auto const& ledger : ledgers) {
+    const Labels device = device_labels(labels, ledger);
+    if (ledger.is_device_account) {
+      if (accounts.insert(device).second) add_device_account(families, ledger, device);
+    } else {
+      const Labels manager = names.labels_of(device, ledger);
+      add_manager(families, ledger, manager);
+      add_in_flight(families, in_flight, ledger.cell, manager);
+    }
+    const bool knows_memory = ledger.device_total || ledger.device_free || ledger.device_outside;
+    if (knows_memory && devices_with_memory.insert(device).second) add_device_memory(families, ledger, device);
+  }
+}
+
+std::vector<prometheus::MetricFamily> collect(flight::FlightView const& view, CollectOptions const& options) {
+  Families families;
+  collect_into(families, view, options);
+  return families.take();
+}
+
+}  // namespace headroom::exporter

@@ -1,0 +1,34 @@
+// headroom: one flight file as metric families.
+//
+// Every figure is read from the books at the moment of the call, none is derived from events. Device accounts get families of
+// their own, so that a sum over managers counts nothing twice; so do a device's totals, once a device and not once a manager.
+//
+// Thread safety: pure functions over a read-only view. Cost: about a microsecond a series.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <headroom/flight_reader.hpp>
+
+#include "families.hpp"
+
+namespace headroom::exporter {
+
+struct CollectOptions {
+  bool with_host = false;                     ///< adds `host`, as the node exporter does
+  std::optional<std::uint64_t> events_lost;   ///< by whoever follows this file's events; absent when nobody does
+  std::optional<std::uint64_t> monotonic_ns;  ///< "now" on the machine's monotonic clock, for ages; absent: ask the clock
+};
+
+/// `process`, `pid`, `run` and, when asked for, `host`.
+[[nodiscard]] Labels process_labels(flight::ProcessInfo const& process, bool with_host = false);
+
+/// Adds everything that the file says. The view may be of a living or a dead process, and its contents hostile.
+void collect_into(Families& families, flight::FlightView const& view, CollectOptions const& options = {});
+
+/// One file alone, as collect_into.
+[[nodiscard]] std::vector<prometheus::MetricFamily> collect(flight::FlightView const& view, CollectOptions const& options = {});
+
+}  // namespace headroom::exporter

@@ -1,0 +1,145 @@
+// headroom: devices and the resources that hand out their memory.
+// Layer: device
+//
+// A DeviceResource is one layer of a stack that ends in a driver (or in the host's stand-in for one). Every layer passes bytes,
+// alignment, stream and tag on unchanged. Implement allocate and deallocate to bring your own; everything else has an honest
+// default that says `unsupported` or "unknown".
+//
+// Ownership: decorators own their inner resource; a Device shares its resource with every manager made from it.
+// Thread safety: every member of a DeviceResource may be called from any thread at any time. headroom calls it with no lock held.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <headroom/error.hpp>
+
+namespace headroom {
+
+/// A stream of a device; 0 is the default stream. On CUDA this is the value of the cudaStream_t.
+struct StreamId {
+  std::uint64_t value = 0;
+  friend bool operator==(StreamId, StreamId) = default;
+};
+
+/// Smallest alignment ever given out, in bytes; a smaller request is raised to it.
+inline constexpr std::uint64_t kMinimumAlignment = 256;
+
+struct AllocRequest {
+  std::uint64_t bytes = 0;                      ///< 0 succeeds and holds no memory
+  std::uint64_t alignment = kMinimumAlignment;  ///< bytes, a power of two
+  StreamId stream{};                            ///< where the first use will be enqueued
+  std::uint16_t tag = 0;                        ///< see AllocTag; resources only pass it on
+};
+
+/// Memory that a resource handed out. `generation` tells a reused address from the block it once was.
+struct Block {
+  void* pointer = nullptr;  ///< null exactly for zero bytes
+  std::uint64_t bytes = 0;  ///< as requested, not rounded
+  std::uint64_t alignment = kMinimumAlignment;
+  StreamId stream{};
+  std::uint64_t generation = 0;
+  std::int32_t device = 0;
+  std::uint16_t tag = 0;
+};
+
+/// What is known of a device's memory, in bytes. Unknown is absent, never zero.
+struct MemoryInfo {
+  std::optional<std::uint64_t> total;
+  std::optional<std::uint64_t> free;
+};
+
+/// The budget of a resource that has one (decorators; a plain resource has none).
+struct BudgetSnapshot {
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t claimed_bytes = 0;
+};
+
+/// How hard reap_pending tries. To make room for one request without waiting for more than it needs: query, then synchronize_next
+/// until it fits or 0 comes back.
+enum class ReapMode : std::uint8_t {
+  query,             ///< takes the frees that are finished, waits for none
+  synchronize,       ///< waits for all frees
+  synchronize_next,  ///< waits for the free that finishes first, then takes what is finished
+};
+
+/// The largest request, 16 TiB − 1: ledgers count bytes in 44 bits. Resources refuse more as `overflow`.
+inline constexpr std::uint64_t kLargestRequest = (std::uint64_t{1} << 44) - 1;
+
+class DeviceResource {
+public:
+  DeviceResource() = default;
+  DeviceResource(DeviceResource const&) = delete;
+  DeviceResource& operator=(DeviceResource const&) = delete;
+  virtual ~DeviceResource() = default;
+
+  /// Hands out request.bytes at request.alignment, usable on request.stream.
+  /// Errors: device_out_of_memory (with device_free), overflow, invalid_argument (alignment), stream_misuse, driver.
+  [[nodiscard]] virtual Result<Block> allocate(AllocRequest const& request) = 0;
+
+  /// Takes a block back, ordered after the work already enqueued on block.stream. After an error the block is still owned by the
+  /// caller, and the call may be repeated. Errors: use_after_free, double_free, unknown_pointer, wrong_size, driver.
+  [[nodiscard]] virtual Result<void> deallocate(Block const& block) = 0;
+
+  /// Sets block[offset, offset + bytes) to zero, ordered on `stream`. Errors: invalid_argument (range), driver, unsupported.
+  [[nodiscard]] virtual Result<void> fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream);
+
+  /// Copies host bytes to block[offset, …), ordered on `stream`; `source` may be reused when the call returns.
+  [[nodiscard]] virtual Result<void> copy_in(Block const& block, std::uint64_t offset, std::span<const std::byte> source,
+                                             StreamId stream);
+
+  /// Bytes handed out and not yet returned to the device: live blocks and frees still pending on a stream.
+  [[nodiscard]] virtual std::uint64_t bytes_outstanding() const noexcept = 0;
+
+  /// The finite budget of this stack, if it has one.
+  [[nodiscard]] virtual std::optional<BudgetSnapshot> budget_snapshot() const noexcept;
+
+  /// Finishes stream-ordered frees; returns the bytes that came back. A resource without pending frees returns 0.
+  [[nodiscard]] virtual Result<std::uint64_t> reap_pending(ReapMode mode);
+
+  /// Total and free memory of the device below, if it can be told without disturbing it.
+  [[nodiscard]] virtual MemoryInfo memory_info() const noexcept;
+
+  /// True when record_use, prepare_use and finish_use keep cross-stream order; the defaults refuse with `unsupported`.
+  [[nodiscard]] virtual bool tracks_uses() const noexcept;
+
+  /// A short word for logs, such as "host" or "cuda-async".
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+  /// True when the memory can be read and written by the host directly.
+  [[nodiscard]] virtual bool host_accessible() const noexcept;
+};
+
+enum class DeviceKind : std::uint8_t { host, cuda, custom };
+
+/// A device to allocate on: identity plus its default resource. A cheap handle; copies are the same device.
+class Device {
+public:
+  /// A device over any resource. `ordinal` is the index as CUDA would show it; `uuid` may be empty when unknown.
+  /// Errors: invalid_argument (no resource).
+  [[nodiscard]] static Result<Device> custom(std::string name, std::shared_ptr<DeviceResource> resource, std::int32_t ordinal = 0,
+                                             std::string uuid = {}, DeviceKind kind = DeviceKind::custom);
+
+  [[nodiscard]] DeviceKind kind() const noexcept;
+  [[nodiscard]] std::int32_t ordinal() const noexcept;
+  [[nodiscard]] std::string const& name() const noexcept;
+  [[nodiscard]] std::string const& uuid() const noexcept;  ///< empty = unknown
+  [[nodiscard]] DeviceResource& resource() const noexcept;
+  [[nodiscard]] std::shared_ptr<DeviceResource> const& shared_resource() const noexcept;
+  [[nodiscard]] MemoryInfo memory_info() const noexcept;
+
+  /// Same device object (not merely the same ordinal).
+  friend bool operator==(Device const& a, Device const& b) noexcept { return a.state_ == b.state_; }
+
+private:
+  struct State;
+  explicit Device(std::shared_ptr<State const> state) noexcept;
+  std::shared_ptr<State const> state_;
+};
+
+}  // namespace headroom

@@ -1,0 +1,123 @@
+// headroom: recorded allocation histories.
+// Layer: trace
+//
+// TraceReader streams the CSV that RMM's logging adaptor writes (other recorders imitate it): one line for every allocation,
+// failed allocation and free of a program that ran before. Use it to replay, summarise or check a history; use summarize_trace()
+// if you only want the figures.
+//
+// What it reads: the header line `Thread,Time,Action,Pointer,Size,Stream`, then records of these six columns.
+//   Thread   a number, decimal or 0x-hexadecimal
+//   Time     microseconds since the start, or a time of day as HH:MM:SS.micro or (older) HH:MM:SS:micro
+//   Action   allocate | allocate failure | free
+//   Pointer  0x-hexadecimal, (nil) or 0
+//   Size     bytes, decimal
+//   Stream   decimal, 0x-hexadecimal or (nil)
+// Plain, .xz or .gz, told apart by content and never by name. Line ends of Windows, empty lines and a last line without line end
+// are fine. Whatever else is wrong ends the reading with an error that names the file, the line, the value and what was expected.
+//
+// Ownership: a reader owns its file. Thread safety: one thread at a time. Cost: buffers of fixed size (about 1.2 MiB, plus what
+// xz needs, at most 256 MiB) however long the history is; tens of nanoseconds for a record of a plain file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <headroom/error.hpp>
+
+namespace headroom {
+
+/// One record of a history.
+struct TraceEvent {
+  enum class Action : std::uint8_t { allocate, allocate_failure, free };
+
+  Action action = Action::allocate;
+  std::uint32_t thread = 0;   ///< dense, in order of first appearance; TraceReader::thread_ids() has the recorded numbers
+  std::uint64_t time_us = 0;  ///< as recorded; times of day count from the first day's midnight and go on past 24 hours
+  std::uint64_t pointer = 0;  ///< 0 = null
+  std::uint64_t bytes = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t line = 0;  ///< in the (decompressed) file, 1 = the header
+
+  friend bool operator==(TraceEvent const&, TraceEvent const&) = default;
+};
+
+[[nodiscard]] std::string_view to_string(TraceEvent::Action action) noexcept;
+
+/// How the bytes of a history were packed.
+enum class TraceCompression : std::uint8_t { none, xz, gzip };
+
+[[nodiscard]] std::string_view to_string(TraceCompression compression) noexcept;
+
+class TraceReader {
+public:
+  /// Longest line, in bytes without its line end.
+  static constexpr std::size_t kMaxLineBytes = std::size_t{64} * 1024;
+  /// Most different threads of one history.
+  static constexpr std::size_t kMaxThreads = std::size_t{1} << 20U;
+
+  /// Opens a history and reads its header; `-` is standard input. Blocks until the header has arrived.
+  /// Errors: io (cannot be opened or read; with the system's reason), parse (empty, unknown kind, no header, broken compression).
+  [[nodiscard]] static Result<TraceReader> open(std::string path);
+
+  TraceReader(TraceReader&&) noexcept;
+  TraceReader& operator=(TraceReader&&) noexcept;
+  ~TraceReader();
+
+  /// The next records in the order of the file, at least one; none = the history is over. The records stay valid until the next
+  /// call. Records before a bad line are delivered first, and the error of the bad line is then the answer to every later call.
+  /// Errors: parse (a bad line, broken compression), io (reading failed).
+  [[nodiscard]] Result<std::span<TraceEvent const>> next_batch();
+
+  /// One record at a time; false = the history is over. May be mixed with next_batch(). Errors as above.
+  [[nodiscard]] Result<bool> next(TraceEvent& event);
+
+  /// The path as opened, or "standard input".
+  [[nodiscard]] std::string const& name() const noexcept;
+  [[nodiscard]] TraceCompression compression() const noexcept;
+  /// Thread numbers as recorded, by TraceEvent::thread. Grows while the history is read.
+  [[nodiscard]] std::span<std::uint64_t const> thread_ids() const noexcept;
+
+private:
+  class Impl;
+  explicit TraceReader(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a history adds up to. Sizes in bytes, as recorded.
+///
+/// The history is believed as far as possible, and what cannot be matched is counted, never fatal:
+/// * a free of an address that is not live changes no sum (the allocation is from before the recording);
+/// * an allocation at a live address keeps both: RMM's log writes a free after it happened, so that another thread's allocation
+///   of the same address may stand before it. The free that follows takes the oldest block of its size there, or the oldest. If the
+///   free in between was truly lost, its bytes stay live to the end, and `duplicate_allocations` says why;
+/// * a free with another size than its allocation gives back what was allocated;
+/// * 0 bytes at the null pointer hold nothing: their allocations and frees are counted, and never live or unmatched.
+struct TraceSummary {
+  std::uint64_t events = 0;
+  std::uint64_t allocations = 0;
+  std::uint64_t frees = 0;                  ///< all of them, the unmatched ones too
+  std::uint64_t trace_failures = 0;         ///< `allocate failure` records
+  std::uint64_t unmatched_frees = 0;        ///< … of an address that is not live
+  std::uint64_t duplicate_allocations = 0;  ///< … at an address that is live
+  std::uint64_t size_mismatches = 0;        ///< frees with another size than their allocation
+  std::uint64_t peak_bytes = 0;             ///< most bytes live at once
+  std::uint64_t live_bytes = 0;             ///< at the end
+  std::uint64_t live_allocations = 0;       ///< at the end
+  std::uint64_t threads = 0;
+  std::uint64_t first_time_us = 0;  ///< smallest time of a record, 0 without records
+  std::uint64_t last_time_us = 0;   ///< largest
+
+  friend bool operator==(TraceSummary const&, TraceSummary const&) = default;
+};
+
+/// Reads the rest of a history and adds it up. Memory: proportional to the live allocations.
+/// Errors: those of TraceReader::next_batch, and overflow (live bytes above 2^64 − 1, with the line).
+[[nodiscard]] Result<TraceSummary> summarize_trace(TraceReader& reader);
+
+/// Opens `path`, then as above.
+[[nodiscard]] Result<TraceSummary> summarize_trace(std::string path);
+
+}  // namespace headroom

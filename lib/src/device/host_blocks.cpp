@@ -1,0 +1,58 @@
+#include "device/host_blocks.hpp"
+
+#include <bit>
+
+namespace headroom {
+namespace {
+
+constexpr std::size_t kInitialEntries = 1024;
+
+}  // namespace
+
+HostBlocks::HostBlocks() : entries_(kInitialEntries), shift_(64U - static_cast<unsigned>(std::countr_zero(kInitialEntries))) {}
+
+// Fibonacci hashing: neighbouring granules, and those at equal distances, land far apart.
+std::size_t HostBlocks::home(std::uint64_t granule) const noexcept { return (granule * 0x9E3779B97F4A7C15U) >> shift_; }
+
+void HostBlocks::reserve_one() {
+  if ((size_ + 1) * 4 <= entries_.size() * 3) [[likely]]
+    return;
+  std::vector<Entry> old(entries_.size() * 2);
+  old.swap(entries_);
+  --shift_;
+  size_ = 0;
+  for (auto const& entry : old) {
+    if (entry.granule != kFree) insert(entry);
+  }
+}
+
+void HostBlocks::insert(Entry const& entry) noexcept {
+  auto slot = home(entry.granule);
+  while (entries_[slot].granule != kFree) slot = next(slot);
+  entries_[slot] = entry;
+  ++size_;
+}
+
+HostBlocks::Entry const* HostBlocks::find(std::uint64_t granule) const noexcept {
+  for (auto slot = home(granule); entries_[slot].granule != kFree; slot = next(slot)) {
+    if (entries_[slot].granule == granule) return &entries_[slot];
+  }
+  return nullptr;
+}
+
+void HostBlocks::erase(Entry const* entry) noexcept {
+  auto gap = static_cast<std::size_t>(entry - entries_.data());
+  for (auto slot = next(gap); entries_[slot].granule != kFree; slot = next(slot)) {
+    // An entry may move into the gap unless its home lies behind the gap, cyclically.
+    auto const mask = entries_.size() - 1;
+    auto const from_home = (slot - home(entries_[slot].granule)) & mask;
+    if (from_home >= ((slot - gap) & mask)) {
+      entries_[gap] = entries_[slot];
+      gap = slot;
+    }
+  }
+  entries_[gap].granule = kFree;
+  --size_;
+}
+
+}  // namespace headroom

@@ -1,0 +1,44 @@
+// headroom: the live blocks of a host device, by the granule they start at.
+//
+// Open addressing with linear probing; an erased entry is closed by moving later ones back, so that no tombstones pile up under a
+// program that allocates and frees for days.
+//
+// Thread safety: none, the owner locks. Cost: one or two cache lines; 24 bytes an entry, at most three quarters full.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace headroom {
+
+class HostBlocks {
+public:
+  struct Entry {
+    std::uint64_t granule = kFree;
+    std::uint64_t bytes = 0;
+    std::uint64_t generation = 0;
+  };
+
+  HostBlocks();
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  /// Makes room for one more; the only call that may throw (bad_alloc, nothing changed).
+  void reserve_one();
+  /// Adds an entry whose granule is not in the table; after reserve_one.
+  void insert(Entry const& entry) noexcept;
+  /// Null when the granule starts no live block. Valid until the next change.
+  [[nodiscard]] Entry const* find(std::uint64_t granule) const noexcept;
+  void erase(Entry const* entry) noexcept;
+
+private:
+  static constexpr std::uint64_t kFree = UINT64_MAX;
+  [[nodiscard]] std::size_t home(std::uint64_t granule) const noexcept;
+  [[nodiscard]] std::size_t next(std::size_t slot) const noexcept { return (slot + 1) & (entries_.size() - 1); }
+
+  std::vector<Entry> entries_;  // a power of two of them
+  unsigned shift_;              // 64 − log2 of that
+  std::size_t size_ = 0;
+};
+
+}  // namespace headroom

@@ -1,0 +1,34 @@
+#include <string>
+
+#include <headroom/device.hpp>
+
+// What a resource does that implements only allocate and deallocate: it refuses loudly, or says that it does not know.
+namespace headroom {
+namespace {
+
+tl::unexpected<Error> cannot(DeviceResource const& resource, std::string_view what) {
+  return fail(ErrorKind::unsupported, Layer::resource,
+              "the resource '" + std::string(resource.name()) + "' cannot " + std::string(what));
+}
+
+}  // namespace
+
+Result<void> DeviceResource::fill_zero(Block const&, std::uint64_t, std::uint64_t, StreamId) {
+  return cannot(*this, "fill memory");
+}
+
+Result<void> DeviceResource::copy_in(Block const&, std::uint64_t, std::span<const std::byte>, StreamId) {
+  return cannot(*this, "copy host memory in");
+}
+
+std::optional<BudgetSnapshot> DeviceResource::budget_snapshot() const noexcept { return std::nullopt; }
+
+Result<std::uint64_t> DeviceResource::reap_pending(ReapMode) { return 0; }
+
+MemoryInfo DeviceResource::memory_info() const noexcept { return {}; }
+
+bool DeviceResource::tracks_uses() const noexcept { return false; }
+
+bool DeviceResource::host_accessible() const noexcept { return false; }
+
+}  // namespace headroom

@@ -1,0 +1,133 @@
+#include "flight/flight_file.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <headroom/flight_reader.hpp>
+
+#include "flight/alive_lock.hpp"
+#include "flight/safe_folder.hpp"
+
+namespace headroom::flight {
+namespace {
+
+// Our share of a tmpfs that others need too: containers often have 64 MiB of it in all.
+constexpr std::uint64_t kShareOfTmpfs = 8;
+constexpr std::size_t kDeadFilesKept = 16;
+constexpr std::time_t kDeadFileAge = 7 * 24 * 3600;
+
+std::byte* map_anonymous(std::uint64_t bytes) noexcept {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+FlightMemory anonymous_memory(Sizes const& sizes) noexcept {
+  FlightMemory memory;
+  memory.geometry = geometry_for(sizes);
+  memory.base = map_anonymous(memory.geometry.bytes);
+  return memory;
+}
+
+// Halves rings and table until the file takes at most our share of the free space; false when even the smallest is too much.
+bool fit(Sizes& sizes, int folder_fd) noexcept {
+  struct statvfs space {};
+  if (fstatvfs(folder_fd, &space) != 0) return true;  // unknown: posix_fallocate will tell
+  const std::uint64_t share = std::uint64_t{space.f_bavail} * space.f_frsize / kShareOfTmpfs;
+  while (geometry_for(sizes).bytes > share) {
+    if (!sizes.halve()) return false;
+  }
+  return true;
+}
+
+std::string file_name(FileRequest const& request) {
+  char suffix[64];
+  std::snprintf(suffix, sizeof suffix, ".%" PRIu64 ".%016" PRIx64 ".flight", request.pid, request.run);
+  std::string program = request.program.substr(0, 64);
+  for (char& c : program) {
+    if (c == '/' || static_cast<unsigned char>(c) < 0x20) c = '_';
+  }
+  if (program.empty() || program.front() == '.') program.insert(program.begin(), '_');
+  return program + suffix;
+}
+
+// The file under a temporary name, locked and mapped; "" or what failed.
+std::string make_file(FileRequest const& request, FolderChoice const& folder, FlightMemory& memory) {
+  Sizes sizes = request.sizes;
+  if (!fit(sizes, folder.fd)) return folder.path + ": too little free space for the smallest flight file";
+  memory.geometry = geometry_for(sizes);
+  const std::string name = file_name(request);
+  memory.path = folder.path + "/" + name;
+  memory.temporary_path = folder.path + "/." + name + ".new";
+  const mode_t mode = request.group_readable ? 0640 : 0600;
+  const int fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  if (fd < 0) return memory.temporary_path + ": " + std::strerror(errno);
+
+  const auto give_up = [&](int error) {
+    close(fd);
+    unlinkat(folder.fd, ("." + name + ".new").c_str(), 0);
+    return memory.temporary_path + ": " + std::strerror(error);
+  };
+  // A sparse file would end in SIGBUS at a store long after the start; posix_fallocate returns its error and leaves errno alone.
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(memory.geometry.bytes)); error != 0) return give_up(error);
+  void* mapped = mmap(nullptr, memory.geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return give_up(errno);
+  memory.base = static_cast<std::byte*>(mapped);
+  memory.fd = fd;
+  memory.backing = Backing::file;
+  memory.alive_by = try_lock_alive(fd) ? AliveBy::ofd_lock : AliveBy::pid_and_boot;
+  return {};
+}
+
+}  // namespace
+
+FlightMemory make_flight_memory(FileRequest const& request, std::string& notice) {
+  if (request.anonymous) return anonymous_memory(request.sizes);
+  const FolderChoice folder = open_safe_folder(request.group_readable);
+  std::string problem = folder.problem;
+  if (folder.fd >= 0) {
+    remove_stale_files(folder.path);
+    FlightMemory memory;
+    problem = make_file(request, folder, memory);
+    close(folder.fd);
+    if (problem.empty()) return memory;
+  }
+  notice = "no flight file (" + problem + "); the books stay in this process's memory, where only its own exporter sees them";
+  return anonymous_memory(request.sizes);
+}
+
+void publish_file(FlightMemory& memory, std::string& notice) {
+  if (memory.backing != Backing::file) return;
+  if (std::rename(memory.temporary_path.c_str(), memory.path.c_str()) != 0) {
+    notice = "the flight file keeps its temporary name " + memory.temporary_path + " (" + std::strerror(errno) + ")";
+    memory.path = memory.temporary_path;
+  }
+}
+
+void remove_stale_files(std::string const& folder) noexcept {
+  try {
+    const auto found = find_flights(folder);
+    if (!found) return;
+    std::size_t dead = 0;
+    for (auto const& flight : *found) {  // newest first
+      const auto view = FlightView::open(flight.path);
+      if (!view || view->liveness() != Liveness::dead) continue;
+      struct stat info {};
+      if (stat(flight.path.c_str(), &info) != 0) continue;
+      const bool old = info.st_mtime + kDeadFileAge < std::time(nullptr);
+      if (++dead > kDeadFilesKept || old) unlink(flight.path.c_str());
+    }
+  } catch (...) {
+    // Housekeeping of others' files is a courtesy: without memory for it, it waits for the next start.
+  }
+}
+
+}  // namespace headroom::flight

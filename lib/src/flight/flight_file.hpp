@@ -1,0 +1,40 @@
+// Makes the memory of the flight file: a file in a safe folder when there is one, anonymous memory when not. Never fails: a program
+// must not end because its telemetry found no place.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "flight/geometry.hpp"
+
+namespace headroom::flight {
+
+struct FileRequest {
+  std::string program;      ///< for the file's name
+  std::uint64_t pid = 0;
+  std::uint64_t run = 0;
+  bool anonymous = false;   ///< HEADROOM_FLIGHT=off
+  bool group_readable = false;
+  Sizes sizes{};
+};
+
+struct FlightMemory {
+  std::byte* base = nullptr;  ///< zeroed, page aligned; null only when even anonymous memory was refused
+  Geometry geometry{};
+  Backing backing = Backing::anonymous;
+  AliveBy alive_by = AliveBy::ofd_lock;
+  int fd = -1;                 ///< holds the lock that says "alive"; −1 for anonymous memory
+  std::string temporary_path;  ///< until publish_file
+  std::string path;
+};
+
+/// Takes the memory and holds the lock. `notice` receives one sentence when the file could not be had, or had to be smaller.
+[[nodiscard]] FlightMemory make_flight_memory(FileRequest const& request, std::string& notice);
+
+/// Gives a complete file its name. On failure the memory goes on under its temporary name, which readers ignore.
+void publish_file(FlightMemory& memory, std::string& notice);
+
+/// Removes files of dead processes beyond the newest few, or older than a week. Never touches what it cannot identify.
+void remove_stale_files(std::string const& folder) noexcept;
+
+}  // namespace headroom::flight

@@ -1,0 +1,125 @@
+#include "flight/live_table.hpp"
+
+#include <bit>
+
+namespace headroom::flight {
+namespace {
+
+constexpr std::uint32_t kWordsPerShare = kSlotsPerShare / 64;
+
+std::uint32_t share_count() noexcept { return recorder.geometry[Region::live_shares].count; }
+
+// One pass over a share; the bitmap word where the last slot was found comes first. kNoSlot when every bit was set.
+std::uint32_t take_from(std::uint32_t index) noexcept {
+  LiveShare& share = recorder.shares[index];
+  const auto hint = static_cast<std::uint32_t>(share.hint.load(std::memory_order_relaxed));
+  for (std::uint32_t i = 0; i < kWordsPerShare; ++i) {
+    const std::uint32_t at = (hint + i) % kWordsPerShare;
+    std::uint64_t taken = share.bitmap[at].load(std::memory_order_relaxed);
+    while (taken != ~std::uint64_t{0}) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_one(taken));
+      // Acquire: the slot's last owner cleared it before it gave the bit back (release).
+      taken = share.bitmap[at].fetch_or(std::uint64_t{1} << bit, std::memory_order_acquire);
+      if ((taken & (std::uint64_t{1} << bit)) == 0) {
+        if (at != hint) share.hint.store(at, std::memory_order_relaxed);
+        return index * kSlotsPerShare + at * 64 + bit;
+      }
+    }
+  }
+  return kNoSlot;
+}
+
+void return_to_share(std::uint32_t slot) noexcept {
+  LiveShare& share = recorder.shares[slot / kSlotsPerShare];
+  const std::uint32_t within = slot % kSlotsPerShare;
+  share.bitmap[within / 64].fetch_and(~(std::uint64_t{1} << (within % 64)), std::memory_order_release);
+  if (share.full.load(std::memory_order_relaxed) != 0) {
+    share.hint.store(within / 64, std::memory_order_relaxed);
+    share.full.store(0, std::memory_order_relaxed);
+  }
+}
+
+// A nested operation (a signal handler's above all) may have interrupted the cache's owner half way through a change of it.
+bool may_use_cache(ThreadState const& thread) noexcept { return thread.phase == LanePhase::owned && thread.in_flight_depth <= 1; }
+
+}  // namespace
+
+std::uint32_t take_slot(ThreadState& thread) noexcept {
+  if (thread.cached_slots != 0 && may_use_cache(thread)) [[likely]] {
+    return thread.slot_cache[--thread.cached_slots];
+  }
+  const std::uint32_t shares = share_count();
+  for (std::uint32_t i = 0; i < shares; ++i) {
+    const std::uint32_t index = (thread.share_hint + i) % shares;
+    LiveShare& share = recorder.shares[index];
+    if (share.full.load(std::memory_order_relaxed) != 0) continue;
+    const std::uint32_t slot = take_from(index);
+    if (slot != kNoSlot) {
+      thread.share_hint = index;
+      return slot;
+    }
+    // A give-back between the scan and this store leaves the flag set beside a free bit: harmless, the next give-back clears it.
+    share.full.store(1, std::memory_order_relaxed);
+  }
+  return kNoSlot;
+}
+
+std::uint64_t publish_slot(std::uint32_t slot, LiveEntry const& entry) noexcept {
+  LiveSlot& words = recorder.slots[slot];
+  const std::uint64_t generation = slot_generation(words.state.load(std::memory_order_relaxed)) + 1;
+  words.state.store(pack_slot(generation, SlotState::free, true), std::memory_order_release);
+  words.address.store(entry.address, std::memory_order_release);
+  words.bytes.store(entry.bytes, std::memory_order_release);
+  words.tag_ledger.store((std::uint64_t{entry.tag} & 0xFFFFU) | ((std::uint64_t{entry.ledger} & 0xFFFU) << 16) |
+                             (static_cast<std::uint64_t>(std::countr_zero(entry.alignment | (std::uint64_t{1} << 63))) << 28),
+                         std::memory_order_release);
+  words.site_thread.store((std::uint64_t{entry.site} << 32) | entry.thread, std::memory_order_release);
+  words.stream.store(entry.stream, std::memory_order_release);
+  words.ticks.store(entry.ticks, std::memory_order_release);
+  words.operation.store(entry.operation, std::memory_order_release);
+  words.state.store(pack_slot(generation, SlotState::live, false), std::memory_order_release);
+  return generation;
+}
+
+bool move_slot(std::uint32_t slot, std::uint64_t generation, SlotState from, SlotState to) noexcept {
+  std::uint64_t expected = pack_slot(generation, from, false);
+  return recorder.slots[slot].state.compare_exchange_strong(expected, pack_slot(generation, to, false), std::memory_order_acq_rel,
+                                                            std::memory_order_relaxed);
+}
+
+void give_slot_back(ThreadState& thread, std::uint32_t slot) noexcept {
+  Word& state = recorder.slots[slot].state;
+  state.store(pack_slot(slot_generation(state.load(std::memory_order_relaxed)), SlotState::free, false), std::memory_order_release);
+  if (thread.cached_slots < kSlotCache && may_use_cache(thread)) [[likely]] {
+    thread.slot_cache[thread.cached_slots++] = slot;
+  } else {
+    return_to_share(slot);
+  }
+}
+
+void flush_slot_cache(ThreadState& thread) noexcept {
+  while (thread.cached_slots != 0) return_to_share(thread.slot_cache[--thread.cached_slots]);
+}
+
+std::uint64_t slot_word(std::uint32_t slot) noexcept { return recorder.slots[slot].state.load(std::memory_order_acquire); }
+
+bool read_slot(std::uint32_t slot, std::uint64_t& word, LiveEntry& entry) noexcept {
+  LiveSlot const& words = recorder.slots[slot];
+  word = words.state.load(std::memory_order_acquire);
+  if ((word & kSlotWriting) != 0) return false;
+  entry.address = words.address.load(std::memory_order_acquire);
+  entry.bytes = words.bytes.load(std::memory_order_acquire);
+  const std::uint64_t tag_ledger = words.tag_ledger.load(std::memory_order_acquire);
+  entry.tag = static_cast<std::uint32_t>(tag_ledger & 0xFFFFU);
+  entry.ledger = static_cast<std::uint32_t>((tag_ledger >> 16) & 0xFFFU);
+  entry.alignment = std::uint64_t{1} << ((tag_ledger >> 28) & 0x3FU);
+  const std::uint64_t site_thread = words.site_thread.load(std::memory_order_acquire);
+  entry.site = static_cast<std::uint32_t>(site_thread >> 32);
+  entry.thread = static_cast<std::uint32_t>(site_thread);
+  entry.stream = words.stream.load(std::memory_order_acquire);
+  entry.ticks = words.ticks.load(std::memory_order_acquire);
+  entry.operation = words.operation.load(std::memory_order_acquire);
+  return words.state.load(std::memory_order_relaxed) == word;
+}
+
+}  // namespace headroom::flight

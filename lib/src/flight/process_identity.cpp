@@ -1,0 +1,58 @@
+#include "flight/process_identity.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.hpp"
+
+namespace headroom::flight {
+namespace {
+
+std::string read_text(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
+  return text;
+}
+
+// The program's name stands in parentheses and may hold anything; fields are counted from behind it.
+std::uint64_t start_ticks_from_stat(std::string const& stat) {
+  auto at = stat.rfind(')');
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  std::uint64_t ticks = 0;
+  if (at != std::string::npos) std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks);
+  return ticks;
+}
+
+std::uint64_t random_run() {
+  std::uint64_t run = 0;
+  if (getrandom(&run, sizeof run, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof run)) {
+    const ClockTriple now = clock_triple_now();  // early boot without entropy: time and pid still tell two runs apart
+    run = now.realtime_ns * 0x9E3779B97F4A7C15ULL ^ now.ticks ^ (static_cast<std::uint64_t>(getpid()) << 48);
+  }
+  return run;
+}
+
+}  // namespace
+
+ProcessIdentity identify_process() {
+  ProcessIdentity identity;
+  identity.pid = static_cast<std::uint64_t>(getpid());
+  identity.uid = geteuid();
+  identity.start_ticks = start_ticks_from_stat(read_text("/proc/self/stat"));
+  identity.run = random_run();
+  identity.program = read_text("/proc/self/comm");
+  identity.command = read_text("/proc/self/cmdline");
+  std::ranges::replace(identity.command, '\0', ' ');
+  identity.boot_id = read_text("/proc/sys/kernel/random/boot_id");
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) == 0) identity.host = host;
+  return identity;
+}
+
+}  // namespace headroom::flight

@@ -1,0 +1,22 @@
+// Which folder the flight file goes into, and whether that folder can be trusted.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headroom::flight {
+
+struct FolderChoice {
+  int fd = -1;          ///< open folder, or −1 when none was good
+  std::string path;
+  std::string problem;  ///< why the better ones were not taken; empty when the first was good
+};
+
+/// The candidates in order: $HEADROOM_DIR alone when it is set, else /dev/shm/headroom-<uid> and $XDG_RUNTIME_DIR/headroom.
+[[nodiscard]] std::vector<std::string> folder_candidates();
+
+/// Opens the first candidate that is a directory of ours with no rights for others, making it (0700, or 0750 for a group) if it is
+/// missing. A folder of someone else is never used: whoever owns it could swap our file.
+[[nodiscard]] FolderChoice open_safe_folder(bool group_readable);
+
+}  // namespace headroom::flight

@@ -1,0 +1,211 @@
+// One ledger: a budget, what is claimed and allocated under it, and the steps that keep them right.
+//
+// A Ledger is the process's own handle on a cell of the flight file (or on private memory, when the file has no cell left). Its
+// members are the steps of `Allocate` and `Free`, in the order in which the manager takes them:
+//
+//   allocate   InFlightScope · claim · (driver) · admit · book_allocation · scope ends
+//              refused:                claim · (driver says no) · unclaim · book_refusal
+//   free       InFlightScope · (slot freeing, driver) · retire · book_free · scope ends
+//
+// Ownership: ledgers live as long as the process and are reused, with a new generation, once closed and empty.
+// Thread safety: every member, from any thread, without locks; open/close belong to the caller's registry.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <headroom/budget.hpp>
+#include <headroom/error.hpp>
+#include <headroom/flight_format.hpp>
+#include <headroom/pressure.hpp>
+
+#include "base/atomics.hpp"
+#include "flight/counters.hpp"
+#include "flight/directory.hpp"
+#include "flight/live_table.hpp"
+#include "flight/thread_state.hpp"
+#include "ledger/protocol.hpp"
+
+namespace headroom::ledger {
+
+/// What is booked about one admitted allocation or one accepted free.
+struct Booking {
+  std::uint64_t bytes = 0;
+  std::uint64_t alignment = 0;
+  std::uint64_t address = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t start_ticks = 0;
+  std::uint64_t end_ticks = 0;
+  std::uint64_t alloc_word = 0;      ///< as admit or retire returned it
+  std::uint64_t claimed_before = 0;  ///< of the claim, for the use histogram
+  std::uint64_t limit_word = 0;
+  flight::TagPlace tag{};
+  std::uint32_t site = 0;
+  std::uint32_t slot = flight::kNoSlot;
+  bool typed = true;
+};
+
+/// What is booked about a request that failed.
+struct Refusal {
+  ErrorKind kind{};
+  Layer layer{};
+  std::uint64_t requested = 0;
+  std::uint64_t alignment = 0;
+  std::uint64_t claimed = 0;
+  std::uint64_t limit_word = 0;
+  std::optional<std::uint64_t> device_free;
+  std::int32_t device_code = 0;
+  std::uint64_t start_ticks = 0;
+  flight::TagPlace tag{};
+  std::uint32_t site = 0;
+  bool typed = true;
+  bool observed = false;  ///< it passed; an enforcing budget would have refused it
+};
+
+class Ledger {
+public:
+  Ledger() = default;
+  Ledger(Ledger const&) = delete;
+  Ledger& operator=(Ledger const&) = delete;
+
+  /// Takes cell `cell` (kNoCell: private memory) under a new generation.
+  void open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget);
+  /// No handle is left: readers show it only while bytes are live.
+  void close() noexcept;
+  /// Closed, and nothing claimed, live, unspent or in flight: open() may use it again.
+  [[nodiscard]] bool is_quiet() const noexcept;
+  /// Frees the names of a quiet ledger.
+  void retire_names() noexcept;
+
+  // ── steps ──
+
+  /// Tries again up to 3 times when claims in flight elsewhere may still come back.
+  [[nodiscard]] ClaimResult claim(std::uint64_t bytes) noexcept;
+  void unclaim(std::uint64_t bytes, flight::LaneSection const& section) noexcept;
+  [[nodiscard]] std::uint64_t admit(std::uint64_t bytes) noexcept { return Steps::admit(cell_->alloc, bytes); }
+  [[nodiscard]] std::uint64_t retire(std::uint64_t bytes) noexcept { return Steps::retire(cell_->alloc, bytes); }
+
+  /// Counters, tag cell, peak, live slot, record. Returns the slot's generation (0 without a slot).
+  std::uint64_t book_allocation(flight::LaneSection const& section, Booking const& booking) noexcept;
+  /// Counters, tag cell, claim given back, waiters woken, record.
+  void book_free(flight::LaneSection const& section, Booking const& booking, flight::EventKind kind) noexcept;
+  void book_refusal(flight::LaneSection const& section, Refusal const& refusal) noexcept;
+  void book_free_failure(flight::LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept;
+  /// A request of zero bytes: counted, nothing charged.
+  void book_empty(flight::LaneSection const& section, bool typed) noexcept;
+  /// Brings the pressure state in line with claim and limit; transitions become events.
+  void judge_pressure(flight::LaneSection const& section) noexcept;
+
+  // ── budget, peak, reading ──
+
+  void set_budget(MemoryBudget budget) noexcept;
+  [[nodiscard]] MemoryBudget budget() const noexcept;
+  void reset_peak() noexcept { Steps::reset_peak(cell_->peak, cell_->alloc); }
+
+  struct Words {
+    std::uint64_t claimed, allocated, peak;
+  };
+  [[nodiscard]] Words words() const noexcept;
+  [[nodiscard]] std::uint64_t limit_word() const noexcept { return cell_->limit.load(std::memory_order_seq_cst); }
+
+  /// The tag's place in this ledger; names beyond the table are folded into `other`.
+  [[nodiscard]] flight::TagPlace tag_place(std::uint16_t tag) noexcept {
+    const std::uint32_t packed = tag_places_[tag].load(std::memory_order_acquire);
+    return packed != 0 ? unpack(packed) : find_tag_place(tag);
+  }
+  /// Bytes that a tag place holds now, over all lanes.
+  [[nodiscard]] std::uint64_t tag_bytes(flight::TagPlace place) const noexcept;
+  /// Sum over all tags of this ledger.
+  [[nodiscard]] std::uint64_t all_tag_bytes() const noexcept;
+  /// Sum of one counter over all lanes, less the base of an earlier life.
+  [[nodiscard]] std::uint64_t sum(flight::Word flight::LedgerCounters::*counter) const noexcept;
+  /// The largest holders, largest first.
+  [[nodiscard]] std::array<Holder, 3> largest_holders() const noexcept;
+
+  [[nodiscard]] flight::LedgerCell& cell() const noexcept { return *cell_; }
+  [[nodiscard]] flight::LedgerTallies& tallies() const noexcept { return *tallies_; }
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
+  /// As stored in records and slots: the 12-bit cell, or 0xFFF without one.
+  [[nodiscard]] std::uint32_t record_id() const noexcept { return index_ & 0xFFFU; }
+  [[nodiscard]] std::uint32_t directory_id() const noexcept { return directory_id_; }
+
+private:
+  using Steps = Protocol<StdAtomics>;
+  struct PrivateBooks;
+
+  template <class Visit>
+  void for_each_tag(Visit&& visit) const noexcept;
+  [[nodiscard]] flight::TagPlace find_tag_place(std::uint16_t tag) noexcept;
+  static flight::TagPlace unpack(std::uint32_t packed) noexcept {
+    return {static_cast<std::uint16_t>(packed >> 16), static_cast<std::uint16_t>((packed & 0xFFFFU) - 1)};
+  }
+  void change_tag(flight::LaneSection const& section, flight::TagPlace place, std::uint64_t bytes, std::uint64_t allocations) noexcept;
+  void note_peak(flight::LaneSection const& section, Booking const& booking) noexcept;
+  void set_scales(MemoryBudget budget) noexcept;
+  void wake_waiters() noexcept;
+  void book_budget_change(flight::LaneSection const& section, std::uint64_t before, std::uint64_t after) noexcept;
+  [[nodiscard]] flight::CountersRef<flight::LedgerCounters> counters(flight::LaneSection const& section) const noexcept;
+  [[nodiscard]] PressureLevel pressure_state() const noexcept {
+    return static_cast<PressureLevel>(cell_->pressure.load(std::memory_order_relaxed) & 0xFF);
+  }
+
+  flight::LedgerCell* cell_ = nullptr;
+  flight::LedgerTallies* tallies_ = nullptr;
+  flight::LedgerCounters* shared_counters_ = nullptr;  // of threads without a lane; of every thread from the ninth ledger on
+  flight::LedgerCounters* base_ = nullptr;
+  PrivateBooks* private_ = nullptr;
+  std::uint32_t index_ = flight::kNoCell;
+  std::uint32_t directory_id_ = 0;
+  flight::TagPlace other_{};
+  // Derived from the limit for figures that need no exactness: read and written relaxed.
+  std::atomic<double> use_scale_{0.0};           // buckets for each byte claimed
+  std::atomic<std::uint64_t> peak_step_{1 << 20};  // how far a peak moves before the journal hears of it
+  // (entry << 16) | (cell + 1), 0 = not looked up yet. Written release by whoever looked it up, under the directory's mutex order.
+  std::array<std::atomic<std::uint32_t>, 4096> tag_places_{};
+};
+
+/// Names the operation in progress in the lane's in-flight word; nested or lane-less operations use the ledger's shared word.
+class InFlightScope {
+public:
+  InFlightScope(flight::ThreadState& thread, Ledger& ledger, flight::InFlight operation, std::uint64_t bytes, std::uint64_t ticks) noexcept
+      : thread_(thread), ledger_(ledger), bytes_(bytes), own_(thread.in_flight_depth++ == 0 && thread.lane != nullptr) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (own_) {
+      auto& header = thread.lane->header;
+      header.in_flight_ticks.store(ticks, std::memory_order_release);
+      header.in_flight.store(flight::pack_in_flight(operation, ledger.record_id(), bytes), std::memory_order_release);
+    } else {
+      ledger.cell().in_flight_shared.fetch_add(bytes, std::memory_order_acq_rel);
+      ledger.cell().in_flight_shared_count.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  ~InFlightScope() { end(); }
+  InFlightScope(InFlightScope const&) = delete;
+  InFlightScope& operator=(InFlightScope const&) = delete;
+
+  void end() noexcept {
+    if (ended_) return;
+    ended_ = true;
+    if (own_) {
+      // The lane may have been given back meanwhile (a buffer freed by a late thread-exit destructor): its word was cleared then.
+      if (thread_.lane != nullptr) thread_.lane->header.in_flight.store(0, std::memory_order_release);
+    } else {
+      ledger_.cell().in_flight_shared.fetch_sub(bytes_, std::memory_order_acq_rel);
+      ledger_.cell().in_flight_shared_count.fetch_sub(1, std::memory_order_relaxed);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    --thread_.in_flight_depth;
+  }
+
+private:
+  flight::ThreadState& thread_;
+  Ledger& ledger_;
+  std::uint64_t bytes_;
+  bool own_;
+  bool ended_ = false;
+};
+
+}  // namespace headroom::ledger

@@ -1,0 +1,158 @@
+// The free path of a manager: the driver first, the budget last. A free that fails keeps its bytes charged and can be tried again.
+#include <exception>
+
+#include "base/clock.hpp"
+#include "base/test_point.hpp"
+#include "flight/live_table.hpp"
+#include "flight/recorder.hpp"
+#include "manager/core.hpp"
+#include "manager/errors.hpp"
+#include "manager/release.hpp"
+
+namespace headroom::manager {
+namespace {
+
+using flight::EventKind;
+using flight::InFlight;
+using flight::LaneSection;
+using flight::SlotState;
+using ledger::Booking;
+using ledger::Ledger;
+
+Booking booking_of(Allocation const& allocation, std::uint64_t start_ticks) noexcept {
+  return {.bytes = allocation.block.bytes,
+          .alignment = allocation.block.alignment,
+          .address = reinterpret_cast<std::uintptr_t>(allocation.block.pointer),
+          .stream = allocation.block.stream.value,
+          .start_ticks = start_ticks,
+          .end_ticks = ticks_now(),
+          .tag = {allocation.tag_entry, allocation.tag_cell},
+          .site = allocation.site,
+          .slot = allocation.slot};
+}
+
+// No exception leaves the library, whatever a user's resource throws.
+Result<void> ask_resource(Allocation const& allocation) noexcept {
+  try {
+    return allocation.core->device().resource().deallocate(allocation.block);
+  } catch (std::exception const& thrown) {
+    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
+  } catch (...) {
+    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
+  }
+}
+
+// The block was freed before, or another block lives in its slot now. Nothing is touched; the driver is not asked.
+Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks) {
+  const std::uint64_t word = flight::slot_word(allocation.slot);
+  const bool same_block = flight::slot_generation(word) == allocation.slot_generation;
+  const ErrorKind kind = same_block ? ErrorKind::double_free : ErrorKind::use_after_free;
+  {
+    const LaneSection section{thread};
+    allocation.core->ledger().book_free_failure(section, booking_of(allocation, start_ticks), kind, Layer::manager);
+  }
+  return fail(kind, Layer::manager,
+              same_block ? "the block is already being freed, or its free failed before"
+                         : "the block was freed before; its place in the live table belongs to another allocation now");
+}
+
+void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error, bool first) {
+  Ledger& ledger = allocation.core->ledger();
+  if (first) {
+    ledger.cell().failed_free_bytes.fetch_add(allocation.block.bytes, std::memory_order_relaxed);
+    ledger.cell().failed_frees.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (allocation.slot != flight::kNoSlot) {
+    // Ours alone while it says `freeing`: the move cannot fail.
+    static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::failed));
+    allocation.core->quarantine(allocation);
+  }
+  const LaneSection section{thread};
+  ledger.book_free_failure(section, booking_of(allocation, start_ticks), error.kind, error.layer);
+}
+
+void book_success(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, EventKind kind) {
+  Ledger& ledger = allocation.core->ledger();
+  if (allocation.slot != flight::kNoSlot) {
+    flight::give_slot_back(thread, allocation.slot);
+  } else {
+    ledger.cell().live_untracked_bytes.fetch_sub(allocation.block.bytes, std::memory_order_acq_rel);
+    ledger.cell().live_untracked.fetch_sub(1, std::memory_order_relaxed);
+  }
+  test_point(TestPoint::free_after_slot);
+  Booking booking = booking_of(allocation, start_ticks);
+  booking.alloc_word = ledger.retire(booking.bytes);
+  test_point(TestPoint::free_after_retire);
+  const LaneSection section{thread};
+  ledger.book_free(section, booking, kind);
+}
+
+// One try to free a block whose slot this thread moved to `freeing`. `again`: it failed before, and stands in the failed figures.
+Result<void> free_block(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, bool again) {
+  test_point(TestPoint::free_before_driver);
+  Result<void> freed = ask_resource(allocation);
+  test_point(TestPoint::free_after_driver);
+  if (!freed) {
+    book_failure(allocation, thread, start_ticks, freed.error(), !again);
+    return freed;
+  }
+  if (again) forget_failure(allocation);
+  book_success(allocation, thread, start_ticks, EventKind::free);
+  return {};
+}
+
+}  // namespace
+
+void forget_failure(Allocation const& allocation) noexcept {
+  auto& cell = allocation.core->ledger().cell();
+  cell.failed_free_bytes.fetch_sub(allocation.block.bytes, std::memory_order_relaxed);
+  cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<void> release(Allocation& owned) {
+  const Allocation allocation = std::exchange(owned, {});
+  if (allocation.core == nullptr || allocation.block.pointer == nullptr) return {};
+  // In a forked child the device and the books are the parent's: letting go is all that may happen here.
+  if (flight::in_forked_child()) return {};
+  flight::ThreadState& thread = flight::this_thread();
+  const std::uint64_t start_ticks = ticks_now();
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
+  if (allocation.slot != flight::kNoSlot &&
+      !flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::live, SlotState::freeing)) {
+    return refuse_misuse(allocation, thread, start_ticks);
+  }
+  return free_block(allocation, thread, start_ticks, false);
+}
+
+void release_or_count(Allocation& owned) noexcept {
+  if (owned.core == nullptr) return;
+  // The failure was counted and the block kept for a retry: a destructor has nobody to tell.
+  static_cast<void>(release(owned));
+}
+
+bool host_accessible(Allocation const& allocation) noexcept {
+  return allocation.block.pointer != nullptr && allocation.core->device().resource().host_accessible();
+}
+
+Result<void> retry(Allocation const& allocation) {
+  flight::ThreadState& thread = flight::this_thread();
+  const std::uint64_t start_ticks = ticks_now();
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
+  if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
+    return fail(ErrorKind::double_free, Layer::manager, "the block is no longer in quarantine");
+  }
+  allocation.core->ledger().tallies().retries.fetch_add(1, std::memory_order_relaxed);
+  return free_block(allocation, thread, start_ticks, true);
+}
+
+bool write_off(Allocation const& allocation) {
+  flight::ThreadState& thread = flight::this_thread();
+  const std::uint64_t start_ticks = ticks_now();
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
+  if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) return false;
+  forget_failure(allocation);
+  book_success(allocation, thread, start_ticks, EventKind::write_off);
+  return true;
+}
+
+}  // namespace headroom::manager

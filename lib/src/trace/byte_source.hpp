@@ -1,0 +1,46 @@
+// headroom: where the bytes of a history come from.
+//
+// A ByteSource delivers a file's content, decompressed, in pieces. It knows nothing of lines.
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <headroom/error.hpp>
+#include <headroom/trace.hpp>
+
+namespace headroom::trace {
+
+class ByteSource {
+public:
+  ByteSource() = default;
+  ByteSource(ByteSource const&) = delete;
+  ByteSource& operator=(ByteSource const&) = delete;
+  virtual ~ByteSource() = default;
+
+  /// Fills the front of `buffer` (never empty) and returns how many bytes; 0 = the end. Fewer than asked for is not the end.
+  /// Errors: io (reading failed), parse (compressed data that are broken or cut short). Not to be called again after an error.
+  [[nodiscard]] virtual Result<std::size_t> read(std::span<char> buffer) = 0;
+};
+
+struct OpenedSource {
+  std::unique_ptr<ByteSource> bytes;
+  TraceCompression compression = TraceCompression::none;
+};
+
+/// Opens a file (`-` = standard input), looks at its first bytes and puts the decompressor that they ask for on top.
+/// `name` is what messages call the file. Errors: io, with the system's reason.
+[[nodiscard]] Result<OpenedSource> open_byte_source(std::string const& path, std::string const& name);
+
+// The decompressors; each owns the source below it. Errors of the constructors: io (no memory for the decompressor).
+[[nodiscard]] Result<std::unique_ptr<ByteSource>> make_xz_source(std::unique_ptr<ByteSource> compressed, std::string name);
+[[nodiscard]] Result<std::unique_ptr<ByteSource>> make_gzip_source(std::unique_ptr<ByteSource> compressed, std::string name);
+
+/// Compressed bytes are read in pieces of this size.
+inline constexpr std::size_t kCompressedBufferBytes = std::size_t{64} * 1024;
+
+}  // namespace headroom::trace

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include <headroom/byte_size.hpp>
+
+#include "trace/live_blocks.hpp"
+#include "trace/replay_steps.hpp"
+#include "trace/replay_tags.hpp"
+
+namespace headroom {
+namespace {
+
+using trace::Step;
+using trace::StepAction;
+
+/// Turns records into steps: matches frees with allocations and numbers slots and streams.
+class Loader {
+public:
+  void add(TraceEvent const& event) {
+    if (data_.steps.empty()) first_time_us_ = event.time_us;
+    // Threads log on their own, so that a record may carry an earlier time than the one before it.
+    auto const time_us = event.time_us > first_time_us_ ? event.time_us - first_time_us_ : 0;
+    data_.duration_us = std::max(data_.duration_us, time_us);
+    Step step{.bytes = event.bytes,
+              .time_us = time_us,
+              .stream = stream_index(event.stream),
+              .line = static_cast<std::uint32_t>(std::min<std::uint64_t>(event.line, std::numeric_limits<std::uint32_t>::max()))};
+    step.thread = event.thread & 0xFF'FFFFU;
+    auto const action = match(event, step);
+    step.action = static_cast<std::uint8_t>(action);
+    data_.steps.push_back(step);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return data_.steps.size(); }
+
+  [[nodiscard]] TraceHistory::Data finish(TraceReader const& reader) {
+    data_.name = reader.name();
+    data_.thread_ids.assign(reader.thread_ids().begin(), reader.thread_ids().end());
+    data_.steps.shrink_to_fit();
+    return std::move(data_);
+  }
+
+private:
+  [[nodiscard]] StepAction match(TraceEvent const& event, Step& step) {
+    auto const holds_nothing = event.pointer == 0 && event.bytes == 0;
+    switch (event.action) {
+      case TraceEvent::Action::allocate_failure: return StepAction::failure;
+      case TraceEvent::Action::allocate:
+        if (holds_nothing) return StepAction::empty;
+        step.slot = take_slot();
+        live_.insert(event.pointer, event.bytes, step.slot);
+        return StepAction::allocate;
+      case TraceEvent::Action::free: break;
+    }
+    if (holds_nothing) return StepAction::empty_free;
+    auto const taken = live_.take(event.pointer, event.bytes);
+    if (!taken) return StepAction::unmatched_free;
+    step.slot = taken->value;
+    step.bytes = taken->bytes;
+    free_slots_.push_back(taken->value);
+    return StepAction::free;
+  }
+
+  /// The slot that was freed last is the one whose words are still in the cache.
+  [[nodiscard]] std::uint32_t take_slot() {
+    if (free_slots_.empty()) return data_.slots++;
+    auto const slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+
+  [[nodiscard]] std::uint32_t stream_index(std::uint64_t stream) {
+    if (!data_.stream_ids.empty() && data_.stream_ids[last_stream_] == stream) return last_stream_;
+    auto const [place, is_new] = streams_.try_emplace(stream, static_cast<std::uint32_t>(data_.stream_ids.size()));
+    if (is_new) data_.stream_ids.push_back(stream);
+    last_stream_ = place->second;
+    return last_stream_;
+  }
+
+  TraceHistory::Data data_;
+  trace::LiveBlocks<std::uint32_t> live_;
+  std::vector<std::uint32_t> free_slots_;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+  std::uint32_t last_stream_ = 0;
+  std::uint64_t first_time_us_ = 0;
+};
+
+}  // namespace
+
+TraceHistory::TraceHistory(std::shared_ptr<Data const> data) noexcept : data_{std::move(data)} {}
+
+Result<TraceHistory> TraceHistory::load(TraceReader& reader) {
+  constexpr std::size_t kMostEvents = std::numeric_limits<std::uint32_t>::max() - 1;
+  Loader loader;
+  while (true) {
+    auto const batch = reader.next_batch();
+    if (!batch) return tl::unexpected{batch.error()};
+    if (batch->empty()) return TraceHistory{std::make_shared<Data const>(loader.finish(reader))};
+    if (batch->size() > kMostEvents - loader.size()) {
+      return fail(ErrorKind::overflow, Layer::request,
+                  reader.name() + ':' + std::to_string(batch->front().line) + ": expected at most " + format_count(kMostEvents) +
+                      " records in a history to replay");
+    }
+    for (auto const& event : *batch) loader.add(event);
+  }
+}
+
+Result<TraceHistory> TraceHistory::load(std::string path) {
+  auto reader = TraceReader::open(std::move(path));
+  if (!reader) return tl::unexpected{std::move(reader.error())};
+  return load(*reader);
+}
+
+std::string const& TraceHistory::name() const noexcept { return data_->name; }
+std::size_t TraceHistory::events() const noexcept { return data_->steps.size(); }
+std::span<std::uint64_t const> TraceHistory::thread_ids() const noexcept { return data_->thread_ids; }
+std::span<std::uint64_t const> TraceHistory::stream_ids() const noexcept { return data_->stream_ids; }
+
+std::chrono::microseconds TraceHistory::duration() const noexcept {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::chrono::microseconds::max().count());
+  return std::chrono::microseconds{static_cast<std::int64_t>(std::min(data_->duration_us, kMost))};
+}
+
+std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
+  auto const names = trace::tag_names(*data_, tags);
+  std::vector<TraceHolder> now;
+  for (auto const& name : names) now.push_back({.tag = name});
+  auto at_peak = now;
+  std::uint64_t live = 0;
+  std::uint64_t peak = 0;
+  auto is_new_peak = false;  // the copy is put off to the first free after it, else a growing history copies at every step
+  std::vector<std::size_t> tag_of(data_->slots);  // a free may stand on another thread or stream than its allocation
+  for (auto const& step : data_->steps) {
+    if (step.what() == StepAction::allocate) {
+      tag_of[step.slot] = trace::tag_index(step, tags);
+      auto& holder = now[tag_of[step.slot]];
+      live += step.bytes;
+      holder.bytes += step.bytes;
+      ++holder.allocations;
+      is_new_peak = is_new_peak || live > peak;
+      peak = std::max(peak, live);
+    } else if (step.what() == StepAction::free) {
+      if (std::exchange(is_new_peak, false)) at_peak = now;
+      auto& holder = now[tag_of[step.slot]];
+      live -= step.bytes;
+      holder.bytes -= step.bytes;
+      --holder.allocations;
+    }
+  }
+  if (is_new_peak) at_peak = now;
+  std::erase_if(at_peak, [](TraceHolder const& holder) { return holder.bytes == 0; });
+  std::ranges::stable_sort(at_peak, std::ranges::greater{}, &TraceHolder::bytes);
+  return at_peak;
+}
+
+}  // namespace headroom

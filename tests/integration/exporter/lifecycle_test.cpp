@@ -1,0 +1,286 @@
+// Start, stop, fork and exit in any order, and ports that are not to be had.
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <headroom/exporter.hpp>
+#include <headroom/flight_publish.hpp>
+#include <headroom/flight_reader.hpp>
+
+#include "http_client.hpp"
+
+namespace headroom {
+namespace {
+
+using namespace std::chrono_literals;
+using flight::ExporterState;
+using test::Client;
+using test::get;
+using testing::HasSubstr;
+
+std::string loopback(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
+
+Exporter start_anywhere() { return Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail}).value(); }
+
+/// Waits for the child; its exit status, −1 when it had to be killed.
+int wait_for(pid_t child, std::chrono::milliseconds patience = 5s) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+TEST(Lifecycle, starts_and_stops_fifty_times_on_one_port) {
+  auto first = start_anywhere();
+  const auto port = first.port();
+  first.stop();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < 50; ++round) {
+    auto exporter = Exporter::start({.listen = loopback(port), .policy = BindPolicy::fail});
+    ASSERT_TRUE(exporter) << exporter.error().message;
+    EXPECT_EQ(get(port, "/-/healthy").status, 200);  // leaves a connection in TIME_WAIT
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+}
+
+TEST(Lifecycle, a_stopped_one_says_so_and_may_be_stopped_again) {
+  auto exporter = start_anywhere();
+  exporter.stop();
+  exporter.stop();
+  EXPECT_EQ(exporter.state(), ExporterState::stopped);
+  EXPECT_EQ(exporter.port(), 0);
+  EXPECT_EQ(exporter.address(), "");
+  EXPECT_EQ(exporter.url(), "");
+  EXPECT_NE(exporter.reason(), "");
+  auto moved = std::move(exporter);
+  EXPECT_EQ(moved.state(), ExporterState::stopped);
+}
+
+TEST(Lifecycle, two_at_a_time_do_not_mind_each_other) {
+  auto one = start_anywhere();
+  auto other = start_anywhere();
+  EXPECT_NE(one.port(), other.port());
+  one.stop();
+  EXPECT_EQ(get(other.port(), "/metrics").status, 200);
+}
+
+TEST(TakenPort, with_warn_the_program_goes_on_and_can_ask_why) {
+  auto first = start_anywhere();
+  testing::internal::CaptureStderr();
+  auto second = Exporter::start({.listen = loopback(first.port())});
+  const auto said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->state(), ExporterState::port_taken);
+  EXPECT_EQ(second->port(), 0);
+  EXPECT_THAT(second->reason(), HasSubstr("'" + loopback(first.port()) + "'"));
+  EXPECT_THAT(second->reason(), HasSubstr("Address already in use"));
+  EXPECT_THAT(said, HasSubstr(second->reason()));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  EXPECT_EQ(get(first.port(), "/-/healthy").status, 200);
+}
+
+TEST(TakenPort, with_fail_it_is_an_error) {
+  auto first = start_anywhere();
+  const auto second = Exporter::start({.listen = loopback(first.port()), .policy = BindPolicy::fail});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().kind, ErrorKind::io);
+  EXPECT_THAT(second.error().message, HasSubstr(loopback(first.port())));
+}
+
+TEST(TakenPort, with_next_eight_programs_find_eight_ports) {
+  std::vector<Exporter> exporters;
+  exporters.push_back(start_anywhere());
+  testing::internal::CaptureStderr();
+  for (int count = 0; count < 7; ++count) {
+    auto next = Exporter::start({.listen = loopback(exporters.front().port()), .policy = BindPolicy::next});
+    ASSERT_TRUE(next);
+    if (next->state() != ExporterState::serving) GTEST_SKIP() << "no free port near " << exporters.front().port();
+    EXPECT_GT(next->port(), exporters.front().port());
+    exporters.push_back(std::move(*next));
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("is taken, serving on '" + exporters.back().address() + "'"));
+  for (auto const& exporter : exporters) EXPECT_EQ(get(exporter.port(), "/-/healthy").status, 200);
+}
+
+TEST(TakenPort, with_next_and_nothing_free_the_program_goes_on) {
+  auto first = start_anywhere();
+  testing::internal::CaptureStderr();
+  auto second = Exporter::start({.listen = loopback(first.port()), .policy = BindPolicy::next, .ports_to_try = 1});
+  testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->state(), ExporterState::port_taken);
+}
+
+TEST(BadAddress, with_warn_the_program_goes_on) {
+  for (const char* text : {"nonsense", "192.0.2.1:80", "no-such-host.invalid:80", "127.0.0.1:99999"}) {
+    testing::internal::CaptureStderr();
+    auto exporter = Exporter::start({.listen = text});
+    const auto said = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(exporter) << text;
+    EXPECT_EQ(exporter->state(), ExporterState::failed) << text;
+    EXPECT_THAT(exporter->reason(), HasSubstr(text));
+    EXPECT_THAT(said, HasSubstr(text));
+  }
+}
+
+TEST(BadAddress, with_fail_it_is_an_error) {
+  EXPECT_EQ(Exporter::start({.listen = "nonsense", .policy = BindPolicy::fail}).error().kind, ErrorKind::parse);
+  EXPECT_EQ(Exporter::start({.listen = "192.0.2.1:80", .policy = BindPolicy::fail}).error().kind, ErrorKind::io);
+}
+
+TEST(Environment, nothing_starts_without_the_variable) {
+  for (const char* value : {"", "off"}) {
+    setenv("HEADROOM_EXPORTER", value, 1);
+    EXPECT_FALSE(Exporter::start_from_environment().value().has_value());
+  }
+  unsetenv("HEADROOM_EXPORTER");
+  EXPECT_FALSE(Exporter::start_from_environment().value().has_value());
+}
+
+TEST(Environment, the_variable_says_where) {
+  setenv("HEADROOM_EXPORTER", "0", 1);
+  auto exporter = Exporter::start_from_environment().value();
+  unsetenv("HEADROOM_EXPORTER");
+  ASSERT_TRUE(exporter);
+  EXPECT_EQ(get(exporter->port(), "/-/healthy").status, 200);
+}
+
+TEST(AllAddresses, are_ipv6_and_ipv4_on_one_port) {
+  auto exporter = Exporter::start({.listen = ":0", .policy = BindPolicy::fail}).value();
+  EXPECT_EQ(get(exporter.port(), "/-/healthy").status, 200);
+  EXPECT_EQ(exporter.url(), "http://" + loopback(exporter.port()));
+  if (!Client{exporter.port(), true}.connected()) GTEST_SKIP() << "no IPv6 here";
+  EXPECT_EQ(get(exporter.port(), "/-/healthy", "", true).status, 200);
+  EXPECT_EQ(Exporter::start({.listen = "127.0.0.1:" + std::to_string(exporter.port()), .policy = BindPolicy::fail}).has_value(), false);
+}
+
+TEST(Ipv6, loopback_alone) {
+  auto exporter = Exporter::start({.listen = "[::1]:0", .policy = BindPolicy::fail});
+  if (!exporter) GTEST_SKIP() << exporter.error().message;
+  EXPECT_EQ(get(exporter->port(), "/-/healthy", "", true).status, 200);
+  EXPECT_FALSE(Client{exporter->port()}.connected());
+  EXPECT_EQ(exporter->address(), "[::1]:" + std::to_string(exporter->port()));
+}
+
+TEST(FlightHeader, shows_state_and_port) {
+  auto exporter = start_anywhere();
+  const auto view = flight::FlightView::of_this_process();
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->process().exporter_state, ExporterState::serving);
+  EXPECT_EQ(view->process().exporter_port, exporter.port());
+  exporter.stop();
+  EXPECT_EQ(view->process().exporter_state, ExporterState::stopped);
+  EXPECT_EQ(view->process().exporter_port, 0);
+}
+
+TEST(Fork, the_parent_serves_and_the_child_does_not) {
+  auto exporter = start_anywhere();
+  const auto port = exporter.port();
+  const Client open_connection{port};  // the child must not keep it either
+  std::this_thread::sleep_for(50ms);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool says_so = exporter.state() == ExporterState::stopped && exporter.port() == 0 && !exporter.reason().empty();
+    exporter.stop();
+    { const auto gone = std::move(exporter); }
+    _exit(says_so ? 0 : 1);
+  }
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(get(port, "/metrics").status, 200);
+}
+
+TEST(Fork, a_child_that_lives_on_does_not_hold_the_port) {
+  auto exporter = start_anywhere();
+  const auto port = exporter.port();
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  exporter.stop();
+  EXPECT_FALSE(Client{port}.connected());
+  auto again = Exporter::start({.listen = loopback(port), .policy = BindPolicy::fail});
+  EXPECT_TRUE(again) << again.error().message;
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST(Fork, a_child_may_start_one_of_its_own_and_exit_normally) {
+  auto exporter = start_anywhere();
+  const pid_t child = fork();
+  if (child == 0) {
+    auto own = Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail});
+    const bool serves = own && get(own->port(), "/-/healthy").status == 200;
+    std::exit(serves ? 0 : 1);  // with both objects alive
+  }
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(get(exporter.port(), "/-/healthy").status, 200);
+}
+
+TEST(Fork, while_scrapes_run) {
+  auto exporter = start_anywhere();
+  std::atomic<bool> done{false};
+  std::thread scraper{[&] {
+    while (!done) (void)get(exporter.port(), "/metrics");
+  }};
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      exporter.stop();
+      _exit(0);
+    }
+    EXPECT_EQ(wait_for(child), 0);
+  }
+  done = true;
+  scraper.join();
+}
+
+/// Runs `body` in a child that then exits as a program does.
+template <class Body>
+int exit_status_of(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    std::exit(7);
+  }
+  return wait_for(child);
+}
+
+TEST(Exit, in_any_order) {
+  EXPECT_EQ(exit_status_of([] { static Exporter const held = start_anywhere(); }), 7);
+  EXPECT_EQ(exit_status_of([] { (void)std::make_unique<Exporter>(start_anywhere()).release(); }), 7);  // never destroyed
+  EXPECT_EQ(exit_status_of([] {
+              static std::optional<Exporter> held;
+              held.emplace(start_anywhere());
+              static const Client idle{held->port()};
+              (void)idle.say("GET /");
+            }),
+            7);
+  EXPECT_EQ(exit_status_of([] {
+              auto held = start_anywhere();
+              for (int count = 0; count < 20; ++count) (void)get(held.port(), "/metrics");
+              std::thread{[port = held.port()] {
+                while (true) (void)get(port, "/metrics");
+              }}.detach();
+              std::this_thread::sleep_for(20ms);
+              std::exit(7);  // in the middle of scrapes
+            }),
+            7);
+}
+
+}  // namespace
+}  // namespace headroom

@@ -1,0 +1,87 @@
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.hpp"
+
+namespace headroom {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+TEST(Clock, kind_is_chosen_once_and_is_one_of_three) {
+  auto const kind = clock_kind();
+  EXPECT_TRUE(kind == ClockKind::monotonic || kind == ClockKind::tsc || kind == ClockKind::cntvct);
+  EXPECT_EQ(clock_kind(), kind);
+  EXPECT_NE(to_string(kind), "unknown");
+}
+
+TEST(Clock, numbers_are_those_of_the_file_format) {
+  EXPECT_EQ(static_cast<int>(ClockKind::monotonic), 1);
+  EXPECT_EQ(static_cast<int>(ClockKind::tsc), 2);
+  EXPECT_EQ(static_cast<int>(ClockKind::cntvct), 3);
+}
+
+TEST(Clock, ticks_do_not_go_back_in_one_thread) {
+  auto last = ticks_now();
+  for (int i = 0; i < 100'000; ++i) {
+    auto const now = ticks_now();
+    ASSERT_GE(now, last);
+    last = now;
+  }
+}
+
+TEST(Clock, all_threads_are_told_the_same_rate) {
+  std::vector<std::uint64_t> rates(8);
+  std::vector<std::thread> threads;
+  for (auto& rate : rates) threads.emplace_back([&rate] { rate = ticks_per_second(); });
+  for (auto& thread : threads) thread.join();
+  for (auto const rate : rates) EXPECT_EQ(rate, ticks_per_second());
+  EXPECT_GE(ticks_per_second(), 1'000'000U);  // no counter in use is slower than 1 MHz
+}
+
+TEST(Clock, a_second_of_ticks_is_a_second) {
+  EXPECT_EQ(ticks_to_ns(0), 0U);
+  auto const second = ticks_to_ns(ticks_per_second());
+  EXPECT_GE(second, 1'000'000'000U);
+  EXPECT_LE(second, 1'000'000'001U);
+  constexpr std::uint64_t kSecondsOfAYear = 31'536'000;
+  auto const year = ticks_to_ns(ticks_per_second() * kSecondsOfAYear);
+  EXPECT_GE(year, kSecondsOfAYear * 1'000'000'000);
+  EXPECT_LE(year, kSecondsOfAYear * 1'000'000'000 + 1'000);  // a microsecond in a year
+}
+
+TEST(Clock, ticks_advance_with_the_monotonic_clock) {
+  auto const start = clock_triple_now();
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  auto const end = clock_triple_now();
+  auto const by_ticks = ticks_to_ns(end.ticks - start.ticks);
+  auto const by_clock = end.monotonic_ns - start.monotonic_ns;
+  EXPECT_GE(by_clock, 50 * kMs);
+  // 0.5 %: the calibration is good to 0.01 %, the triples to a microsecond, and the machine may be busy.
+  EXPECT_NEAR(static_cast<double>(by_ticks), static_cast<double>(by_clock), static_cast<double>(by_clock) * 0.005);
+}
+
+TEST(Clock, triple_is_between_its_neighbours) {
+  auto const before = ticks_now();
+  auto const triple = clock_triple_now();
+  auto const after = ticks_now();
+  EXPECT_GE(triple.ticks, before);
+  EXPECT_LE(triple.ticks, after);
+  auto const realtime = std::chrono::system_clock::now().time_since_epoch();
+  auto const realtime_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(realtime).count();
+  EXPECT_LT(std::llabs(realtime_ns - static_cast<long long>(triple.realtime_ns)), 1'000 * static_cast<long long>(kMs));
+}
+
+TEST(Clock, fall_back_counts_nanoseconds) {
+  auto const ticks = detail::read_ticks(ClockKind::monotonic);
+  auto const ns = detail::read_monotonic_ns();
+  EXPECT_GE(ns, ticks);
+  EXPECT_LT(ns - ticks, 1'000 * kMs);
+}
+
+}  // namespace
+}  // namespace headroom
