@@ -11,7 +11,9 @@
 
 namespace {
 
+using headroom::command::complain;
 using headroom::command::ExitCode;
+using headroom::command::printable;
 using headroom::command::Subcommand;
 
 int run(int argc, char** argv) {
@@ -26,11 +28,21 @@ int run(int argc, char** argv) {
       "  headroom summary resnet.csv.xz                     totals, peak and leaks of a history or a flight file\n"
       "\n"
       "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
-      "Each subcommand has its own --help.");
+      "Each subcommand has its own --help.\n");
   const std::array<Subcommand, 3> subcommands = {headroom::command::add_replay(app), headroom::command::add_ps(app),
                                                  headroom::command::add_summary(app)};
   try {
     app.parse(argc, argv);
+  } catch (CLI::RequiredError const& error) {
+    // CLI11 says only that a subcommand is required, and not what it found instead.
+    auto const* const word = argc > 1 ? argv[1] : "";
+    auto const is_unknown = app.get_subcommands().empty() && *word != '\0' && *word != '-';
+    if (is_unknown) {
+      complain("headroom", "unknown subcommand '" + printable(word) + "'; expected replay, ps or summary (see headroom --help)");
+    } else {
+      static_cast<void>(app.exit(error));
+    }
+    return static_cast<int>(ExitCode::usage);
   } catch (CLI::ParseError const& error) {
     // --help and --version are errors of this kind with status 0. All others say what is wrong, and that is usage.
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
@@ -47,7 +59,7 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (std::exception const& error) {
-    headroom::command::complain("headroom", error.what());
+    complain("headroom", error.what());
   }
   return static_cast<int>(ExitCode::broken_input);
 }

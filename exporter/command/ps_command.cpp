@@ -183,7 +183,7 @@ Subcommand add_ps(CLI::App& app) {
       "  headroom ps\n"
       "  headroom ps --json | jq '.[] | select(.pressure == \"critical\") | .pid'\n"
       "\n"
-      "Exit status: 0 good, 2 wrong usage, 3 the folder cannot be read.");
+      "Exit status: 0 good, 2 wrong usage, 3 the folder cannot be read.\n");
   return {.app = ps, .run = [arguments] { return run_ps(*arguments); }};
 }
 

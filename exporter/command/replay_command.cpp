@@ -93,7 +93,7 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
             << (figures.refused == 0
                     ? painted("all " + format_count(requests) + " allocations granted", Colour::green)
                     : painted(format_count(figures.refused) + " of " + format_count(requests) + " allocations refused", Colour::red))
-            << " under a budget of " << format_budget(figures.budget_bytes) << '\n';
+            << (figures.budget_bytes ? " under a budget of " + format_bytes_exact(*figures.budget_bytes) : " without a budget") << '\n';
   Table table{{{"", Table::Align::left}, {"", Table::Align::left}}, "  "};
   table.add({"allocations", format_count(figures.allocations)});
   table.add({"frees", format_count(figures.frees)});
@@ -198,7 +198,7 @@ Subcommand add_replay(CLI::App& app) {
       "  headroom replay resnet.csv.xz --budget 3GiB --loop forever --stretch 30s --listen 127.0.0.1:9478\n"
       "  headroom replay resnet.csv.xz --stop-after 4000 --hold 30s --json\n"
       "\n"
-      "Exit status: 0 everything was granted, 1 something was refused, 2 wrong usage, 3 the history cannot be read.");
+      "Exit status: 0 everything was granted, 1 something was refused, 2 wrong usage, 3 the history cannot be read.\n");
   return {.app = replay, .run = [arguments] { return run_replay(*arguments); }};
 }
 

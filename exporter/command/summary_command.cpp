@@ -42,9 +42,7 @@ ExitCode run_summary(SummaryArguments const& arguments) {
   auto const peak = is_flight ? summarize_flight(arguments.file, options) : summarize_history(arguments.file, options);
   if (!peak) {
     auto const& error = peak.error();
-    auto message = error.message.empty() ? error.to_string() : error.message;
-    if (!is_flight && error.kind == ErrorKind::parse) message += "; summary also reads flight files, which begin with HRFLGHT1";
-    complain(kWho, message);
+    complain(kWho, error.message.empty() ? error.to_string() : error.message);
     return ExitCode::broken_input;
   }
   if (most && *peak > *most) {
@@ -80,7 +78,7 @@ Subcommand add_summary(CLI::App& app) {
       "  headroom summary resnet.csv.xz --fail-above 3GiB\n"
       "  headroom summary /dev/shm/headroom-1000/train.4711.0123456789abcdef.flight\n"
       "\n"
-      "Exit status: 0 good, 1 the peak is above --fail-above, 2 wrong usage, 3 the file cannot be read.");
+      "Exit status: 0 good, 1 the peak is above --fail-above, 2 wrong usage, 3 the file cannot be read.\n");
   return {.app = summary, .run = [arguments] { return run_summary(*arguments); }};
 }
 

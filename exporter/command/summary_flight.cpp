@@ -156,10 +156,15 @@ void print_in_flight(flight::FlightView const& view, ProcessFigures const& proce
 Result<std::uint64_t> summarize_flight(std::string const& path, SummaryOptions const& options) {
   auto const view = flight::FlightView::open(path);
   if (!view) return tl::unexpected{view.error()};
-  auto const process = process_figures(*view);
+  auto process = process_figures(*view);
   auto const live = count_live(*view, process);
   EventCounter counter{*view};
   auto const events = counter.finish(!process.living());
+  // Clocks are noted about once a second, events when they happen.
+  if (counter.newest_ticks() != 0) {
+    auto& last_activity = process.info.last_activity_realtime_ns;
+    last_activity = std::max(last_activity, view->clock().realtime_ns(counter.newest_ticks()));
+  }
   auto const figures = to_figures(process, live, events);
   if (options.json) {
     print_json_line(to_json(figures));

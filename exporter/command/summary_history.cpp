@@ -73,7 +73,11 @@ void print_for_people(std::string const& name, TraceSummary const& summary, std:
 
 Result<std::uint64_t> summarize_history(std::string const& path, SummaryOptions const& options) {
   auto reader = TraceReader::open(path);
-  if (!reader) return tl::unexpected{std::move(reader.error())};
+  if (!reader) {
+    // Opening judges what kind of file it is; a bad line further on is the history's own fault.
+    if (reader.error().kind == ErrorKind::parse) reader.error().message += "; or a flight file, which begins with HRFLGHT1";
+    return tl::unexpected{std::move(reader.error())};
+  }
   auto const summary = summarize_trace(*reader);
   if (!summary) return tl::unexpected{summary.error()};
   if (options.json) {

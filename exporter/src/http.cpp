@@ -14,10 +14,11 @@ namespace {
 constexpr std::size_t kRequestsPerConnection = 100;
 constexpr std::string_view kAllowedMethods = "GET, HEAD";
 
-/// A request that was read already, and the way back to its client.
+/// A request that was read already, and where its answer goes.
 class RequestStream final : public httplib::Stream {
 public:
-  RequestStream(std::string_view head, Connection& connection) : head_(head), connection_(connection) {}
+  /// Without a connection nobody hears the answer.
+  RequestStream(std::string_view head, Connection* connection) : head_(head), connection_(connection) {}
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
   ssize_t read(char* target, std::size_t size) override {
@@ -27,7 +28,7 @@ public:
     return static_cast<ssize_t>(count);
   }
   ssize_t write(const char* data, std::size_t size) override {
-    return connection_.send(data, size) ? static_cast<ssize_t>(size) : -1;
+    return connection_ == nullptr || connection_->send(data, size) ? static_cast<ssize_t>(size) : -1;
   }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
@@ -36,7 +37,7 @@ public:
 
 private:
   std::string_view head_;
-  Connection& connection_;
+  Connection* connection_;
 };
 
 /// Removes `Range` headers: cpp-httplib matches them with a recursive std::regex, which a long value drives into the end of the
@@ -107,9 +108,17 @@ public:
     });
   }
 
+  /// cpp-httplib makes statics at the first request (its list of methods, for one). Made now, they are older than the exit handler that
+  /// stops the server, hence still there for requests that run while the program ends.
+  void make_statics() {
+    RequestStream stream{"GET /not-a-page HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n", nullptr};
+    bool must_close = false;
+    (void)process_request(stream, true, must_close, {});
+  }
+
   /// Answers one request; false when the connection ends with it.
   bool serve_one(Connection& connection, std::string_view head, bool is_last) {
-    RequestStream stream{head, connection};
+    RequestStream stream{head, &connection};
     bool was_parsed = false;  // else it was answered with 400, and where the next request begins is anybody's guess
     bool must_close = false;
     bool has_unread_body = false;
@@ -160,11 +169,12 @@ private:
 Http::Http(Routes routes, std::function<void()> count_error) {
   const KeepSigpipe keep;
   engine_ = std::make_unique<Engine>(std::move(routes), std::move(count_error));
+  engine_->make_statics();
 }
 
 Http::~Http() = default;
 
-void Http::serve(Connection& connection, std::function<bool()> const& is_stopping) noexcept {
+void Http::serve(Connection& connection, std::function<bool()> const& ends_now) noexcept {
   try {
     for (std::size_t served = 0; served < kRequestsPerConnection; ++served) {
       std::string head;
@@ -175,7 +185,7 @@ void Http::serve(Connection& connection, std::function<bool()> const& is_stoppin
         case Head::complete: break;
       }
       connection.begin_answer();
-      const bool is_last = served + 1 == kRequestsPerConnection || is_stopping();
+      const bool is_last = served + 1 == kRequestsPerConnection || ends_now();
       if (!engine_->serve_one(connection, without_ranges(head), is_last)) return;
     }
   } catch (...) {

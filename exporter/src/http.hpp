@@ -29,8 +29,9 @@ public:
   Http(Routes routes, std::function<void()> count_error);
   ~Http();
 
-  /// Answers requests until the client or a limit ends the connection, or `is_stopping` says so. Does not close it.
-  void serve(Connection& connection, std::function<bool()> const& is_stopping) noexcept;
+  /// Answers requests until the client or a limit ends the connection, or `ends_now`, asked before each answer, makes that one the
+  /// last. Does not close the descriptor.
+  void serve(Connection& connection, std::function<bool()> const& ends_now) noexcept;
 
 private:
   class Engine;

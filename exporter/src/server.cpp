@@ -104,7 +104,7 @@ void Server::run() noexcept {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_tick - Clock::now());
       pollfd entries[2] = {{wake_.get(), POLLIN, 0}, {may_accept ? listening_.get() : -1, POLLIN, 0}};
       const int ready = poll(entries, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-      if (ready > 0 && entries[1].revents != 0) accept_waiting();
+      if (ready > 0 && entries[1].revents != 0) accept_one();
       // A program that closes descriptors it does not know (as daemons do) leaves us deaf, but must not make us spin.
       if (ready > 0 && ((entries[0].revents | entries[1].revents) & POLLNVAL) != 0) std::this_thread::sleep_for(kTickInterval);
     } catch (...) {
@@ -124,27 +124,27 @@ void Server::tick() noexcept {
   }
 }
 
-void Server::accept_waiting() {
-  for (std::size_t accepted = 0; accepted < kMaxConnections && is_serving(); ++accepted) {
-    FileDescriptor socket{accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-    if (socket.get() >= 0) {
-      admit(std::move(socket));
-      continue;
-    }
-    switch (errno) {
-      case EAGAIN: return;
-      case EINTR:
-      case EPROTO:
-      case EPERM:
-      case ECONNABORTED: break;  // about that one client, which went away before it was accepted
-      default: throw std::system_error(errno, std::generic_category(), "accept");
-    }
+void Server::accept_one() {
+  if (!make_room()) {
+    // All are busy answering, which takes milliseconds; the newcomer waits in the socket's queue meanwhile.
+    constexpr int kPauseMilliseconds = 5;
+    pollfd entry{wake_.get(), POLLIN, 0};
+    (void)poll(&entry, 1, kPauseMilliseconds);
+    return;
+  }
+  FileDescriptor socket{accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+  if (socket.get() >= 0) return admit(std::move(socket));
+  switch (errno) {
+    case EAGAIN:
+    case EINTR:
+    case EPROTO:
+    case EPERM:
+    case ECONNABORTED: return;  // about that one client, which went away before it was accepted
+    default: throw std::system_error(errno, std::generic_category(), "accept");
   }
 }
 
 void Server::admit(FileDescriptor socket) {
-  reap();
-  if (!make_room()) return count_error_();
   const std::lock_guard lock{mutex_};
   auto& client = clients_.emplace_back(std::move(socket));
   try {
@@ -156,9 +156,14 @@ void Server::admit(FileDescriptor socket) {
 }
 
 bool Server::make_room() {
+  reap();
   const std::lock_guard lock{mutex_};
+  // One that was interrupted is gone in a moment, unless it is in the middle of a route's function.
+  if (clients_.size() >= 2 * kMaxConnections) return false;
   const auto open = std::ranges::count_if(clients_, [](Client const& client) { return !client.is_ending && !client.is_done; });
-  if (open < static_cast<std::ptrdiff_t>(kMaxConnections)) return true;
+  const bool is_crowded = open >= static_cast<std::ptrdiff_t>(kMaxConnections);
+  crowded_.store(is_crowded, std::memory_order_relaxed);
+  if (!is_crowded) return true;
   // The oldest that waits for its client to speak, else the oldest that waits for its client to listen.
   for (const Phase phase : {Phase::waiting, Phase::sending}) {
     const auto oldest = std::ranges::find_if(clients_, [phase](Client const& client) {
@@ -188,7 +193,7 @@ void Server::reap() {
 
 void Server::serve(Client& client) noexcept {
   name_this_thread("headroom-client");
-  http_.serve(client.connection, [this] { return !is_serving(); });
+  http_.serve(client.connection, [this] { return !is_serving() || crowded_.load(std::memory_order_relaxed); });
   const std::lock_guard lock{mutex_};
   client.connection.close();
   client.is_done = true;

@@ -62,9 +62,9 @@ private:
 
   void run() noexcept;
   void tick() noexcept;
-  void accept_waiting();
+  void accept_one();
   void admit(FileDescriptor socket);
-  bool make_room();
+  bool make_room();  // for one more client; false: not now
   void reap();
   void serve(Client& client) noexcept;
 
@@ -79,6 +79,7 @@ private:
   std::list<Client> clients_;  // in order of acceptance
   std::mutex stop_mutex_;      // one stop() at a time
   std::thread thread_;
+  std::atomic<bool> crowded_{false};   // written as clients are admitted, read after each answer; relaxed: a hint to end keep-alive
   std::atomic<bool> stopping_{false};  // written by stop() and in a forked child, release; read everywhere, acquire
   std::atomic<bool> forked_{false};    // written in a forked child, release
 };

@@ -11,6 +11,7 @@
 //          ledgers ───────────── claim, alloc, peak, limit, …: what the exporter shows
 //          ledger tallies ────── refusals, failed frees, transitions (rare, shared words)
 //          ledger bases ──────── what readers subtract from counters after a ledger was reused
+//          tag bases ─────────── likewise for tag cells (TagCell: bytes and allocations in use)
 //          hooks ─────────────── runs, skips, freed bytes of each hook
 //          first failures ────── the first figures of each (kind, layer, tag)
 //          live slots, shares ── every live allocation, and the bitmaps that hand out slots
@@ -363,7 +364,7 @@ static_assert(sizeof(HookCell) == 512);
 
 /// The first figures of a (kind, layer, tag): a storm of refusals laps the journal, but not this.
 struct alignas(64) FirstFailure {
-  Word key;          // 0 free, else 1 + tag (16) · kind (8) · layer (8) shifted left by 1; claimed by CAS
+  Word key;          // 0 free, else tag (16, bits 17–32) · kind (8, bits 9–16) · layer (8, bits 1–8) · 1; claimed by CAS
   Word ready;        // 1 when the figures below are whole; release
   Word count;        // fetch_add
   Word first_ticks;

@@ -91,8 +91,8 @@ private:
 /// The history is believed as far as possible, and what cannot be matched is counted, never fatal:
 /// * a free of an address that is not live changes no sum (the allocation is from before the recording);
 /// * an allocation at a live address keeps both: RMM's log writes a free after it happened, so that another thread's allocation
-///   of the same address may stand before it. The free that follows takes the oldest block of its size there, or the oldest. If the
-///   free in between was truly lost, its bytes stay live to the end, and `duplicate_allocations` says why;
+///   of the same address may stand before it. The free that follows takes the oldest block of its size there, or the oldest.
+///   If the free in between was truly lost, its bytes stay live to the end, and `duplicate_allocations` says why;
 /// * a free with another size than its allocation gives back what was allocated;
 /// * 0 bytes at the null pointer hold nothing: their allocations and frees are counted, and never live or unmatched.
 struct TraceSummary {

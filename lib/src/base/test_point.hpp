@@ -21,9 +21,6 @@ enum class TestPoint : std::uint8_t {
   free_after_slot,
   free_after_retire,
   free_after_unclaim,
-  claim_before_refusal,
-  set_limit_between,
-  reset_peak_between,
 };
 
 #ifdef HEADROOM_TEST_POINTS

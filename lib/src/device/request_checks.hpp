@@ -1,21 +1,19 @@
-// headroom: the checks that every resource makes before it asks its driver. Plain functions; no state, a few instructions when
-// fine.
+// headroom: the checks that every resource makes before it asks its driver. Plain functions; a few instructions when all is
+// well.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include "base/checked.hpp"
 
 #include <headroom/device.hpp>
+
+#include "base/checked.hpp"
 
 namespace headroom {
 
 [[nodiscard]] inline std::uint64_t raised_alignment(std::uint64_t alignment) noexcept {
   return std::max(alignment, kMinimumAlignment);
 }
-
-/// As std::has_single_bit, which is a call into libgcc where the compiler may not assume a popcount instruction.
-[[nodiscard]] constexpr bool is_power_of_two(std::uint64_t value) noexcept { return value != 0 && (value & (value - 1)) == 0; }
 
 /// True when the figures of a request are fine.
 [[nodiscard]] constexpr bool acceptable(AllocRequest const& request) noexcept {

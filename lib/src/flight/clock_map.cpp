@@ -27,8 +27,8 @@ ClockMap::ClockMap(std::uint64_t ticks_per_second, std::vector<Sync> syncs)
     : ticks_per_second_{ticks_per_second == 0 ? kNsPerSecond : ticks_per_second}, syncs_{std::move(syncs)} {
   // Stable, so that of two syncs with the same ticks the first one given counts.
   std::ranges::stable_sort(syncs_, {}, &Sync::ticks);
-  auto const repeated = std::ranges::unique(syncs_, {}, &Sync::ticks);
-  syncs_.erase(repeated.begin(), repeated.end());
+  auto const same_ticks = [](Sync const& a, Sync const& b) { return a.ticks == b.ticks; };
+  syncs_.erase(std::unique(syncs_.begin(), syncs_.end(), same_ticks), syncs_.end());
   if (syncs_.empty()) syncs_.push_back({});
 }
 

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,6 +26,7 @@ namespace {
 constexpr std::uint64_t kShareOfTmpfs = 8;
 constexpr std::size_t kDeadFilesKept = 16;
 constexpr std::time_t kDeadFileAge = 7 * 24 * 3600;
+constexpr std::time_t kAbandonedAge = 60;
 
 std::byte* map_anonymous(std::uint64_t bytes) noexcept {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,9 +85,25 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   if (mapped == MAP_FAILED) return give_up(errno);
   memory.base = static_cast<std::byte*>(mapped);
   memory.fd = fd;
+  memory.reading_fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   memory.backing = Backing::file;
   memory.alive_by = try_lock_alive(fd) ? AliveBy::ofd_lock : AliveBy::pid_and_boot;
   return {};
+}
+
+// Files that a starter left under their temporary name when it was killed: nobody holds their lock.
+void remove_abandoned_starts(std::string const& folder) {
+  std::error_code ignored;
+  for (auto const& entry : std::filesystem::directory_iterator{folder, ignored}) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.') || !name.ends_with(".flight.new")) continue;
+    struct stat info {};
+    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_mtime + kAbandonedAge > std::time(nullptr)) continue;
+    const int fd = open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (is_locked_by_other(fd) == false) unlink(entry.path().c_str());
+    close(fd);
+  }
 }
 
 }  // namespace
@@ -114,15 +133,16 @@ void publish_file(FlightMemory& memory, std::string& notice) {
 
 void remove_stale_files(std::string const& folder) noexcept {
   try {
+    remove_abandoned_starts(folder);
     const auto found = find_flights(folder);
     if (!found) return;
     std::size_t dead = 0;
     for (auto const& flight : *found) {  // newest first
       const auto view = FlightView::open(flight.path);
       if (!view || view->liveness() != Liveness::dead) continue;
-      struct stat info {};
-      if (stat(flight.path.c_str(), &info) != 0) continue;
-      const bool old = info.st_mtime + kDeadFileAge < std::time(nullptr);
+      // Not the file's own time: stores through a mapping do not move it.
+      const auto last_seconds = static_cast<std::time_t>(view->process().last_activity_realtime_ns / 1'000'000'000);
+      const bool old = last_seconds + kDeadFileAge < std::time(nullptr);
       if (++dead > kDeadFilesKept || old) unlink(flight.path.c_str());
     }
   } catch (...) {

@@ -24,6 +24,7 @@ struct FlightMemory {
   Backing backing = Backing::anonymous;
   AliveBy alive_by = AliveBy::ofd_lock;
   int fd = -1;                 ///< holds the lock that says "alive"; −1 for anonymous memory
+  int reading_fd = -1;         ///< a second, read-only open: what a forked child maps, so that its mapping does not hold the lock
   std::string temporary_path;  ///< until publish_file
   std::string path;
 };

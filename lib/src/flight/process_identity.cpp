@@ -1,7 +1,6 @@
 #include "flight/process_identity.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "flight/liveness.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -18,15 +18,6 @@ std::string read_text(const char* path) {
   std::string text{std::istreambuf_iterator<char>(file), {}};
   while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
   return text;
-}
-
-// The program's name stands in parentheses and may hold anything; fields are counted from behind it.
-std::uint64_t start_ticks_from_stat(std::string const& stat) {
-  auto at = stat.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  std::uint64_t ticks = 0;
-  if (at != std::string::npos) std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks);
-  return ticks;
 }
 
 std::uint64_t random_run() {
@@ -44,7 +35,7 @@ ProcessIdentity identify_process() {
   ProcessIdentity identity;
   identity.pid = static_cast<std::uint64_t>(getpid());
   identity.uid = geteuid();
-  identity.start_ticks = start_ticks_from_stat(read_text("/proc/self/stat"));
+  identity.start_ticks = start_ticks_in(read_text("/proc/self/stat"));
   identity.run = random_run();
   identity.program = read_text("/proc/self/comm");
   identity.command = read_text("/proc/self/cmdline");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,7 +36,8 @@ namespace {
 std::once_flag started;
 std::atomic<bool> ready{false};         // written by the starter (release), read by process_mapping (acquire)
 std::atomic<bool> keep{false};
-int alive_fd = -1;
+int alive_fd = -1;    // holds the lock
+int reading_fd = -1;  // for a forked child
 std::string* file_path = nullptr;  // never freed: exit handlers of any order may ask for it
 pid_t owner_pid = 0;
 
@@ -48,18 +50,19 @@ bool environment_is(const char* name, std::string_view value) {
   return text != nullptr && value == text;
 }
 
-// The child must neither touch the parent's books nor keep the parent looking alive. The private mapping takes the place of the
-// shared one at the same address, so that every pointer stays good.
+// The child must neither touch the parent's books nor keep the parent looking alive. A private mapping takes the place of the shared
+// one at the same address, so that every pointer stays good. It is made from a second open of the file: a mapping keeps its open file
+// description, and with it the lock, for as long as the child lives.
 void detach_child() noexcept {
   forked_child.store(true, std::memory_order_relaxed);
   if (alive_fd >= 0) {
-    const int fd = std::exchange(alive_fd, -1);
-    if (mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED) {
-      // Without the private copy the next store would change the parent's books: anonymous zeros are the lesser evil.
-      static_cast<void>(mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0));
+    const int private_copy = MAP_PRIVATE | MAP_FIXED;
+    if (reading_fd < 0 || mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy, reading_fd, 0) == MAP_FAILED) {
+      // Without the copy the next store would change the parent's books: anonymous zeros are the lesser evil.
+      static_cast<void>(mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy | MAP_ANONYMOUS, -1, 0));
     }
-    close(fd);
+    close(std::exchange(alive_fd, -1));
+    if (reading_fd >= 0) close(std::exchange(reading_fd, -1));
   }
   forget_thread_after_fork();
 }
@@ -149,6 +152,7 @@ void start() {
   fill_header(memory, identity);
   publish_file(memory, notice);
   alive_fd = memory.fd;
+  reading_fd = memory.reading_fd;
   if (memory.backing == Backing::file) file_path = new std::string(memory.path);
   write_clock_sync_if_due(recorder.header->start_ticks);
 

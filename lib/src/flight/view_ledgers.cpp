@@ -99,7 +99,7 @@ void take_figures(LedgerCell const& cell, LedgerSnapshot& ledger) {
   ledger.is_device_account = load(cell.kind) == 1;
   auto const pressure = load(cell.pressure);
   ledger.pressure = static_cast<PressureLevel>(std::min<std::uint64_t>(pressure & 0xFFU, 4));
-  ledger.pressure_sequence = pressure >> 16;
+  ledger.pressure_sequence = pressure >> 8;
 }
 
 void take_names(FlightView const& view, LedgerCell const& cell, LedgerSnapshot& ledger) {
@@ -107,7 +107,10 @@ void take_names(FlightView const& view, LedgerCell const& cell, LedgerSnapshot& 
   ledger.name = view.label(ledger.directory_id);
   auto const device = view.name(id_in(cell.device_id));
   if (!device || device->kind != EntryKind::device) return;
-  ledger.device_name = device->label;
+  // A device's label is its name and, after a tab, its UUID.
+  auto const tab = device->label.find('\t');
+  ledger.device_name = device->label.substr(0, tab);
+  if (tab != std::string::npos) ledger.device_uuid = device->label.substr(tab + 1);
   if (device->number <= 0x7FFF'FFFFU) ledger.device_ordinal = static_cast<std::int64_t>(device->number);
 }
 

@@ -1,6 +1,7 @@
 // What a ledger writes down about each outcome: counters, tag cells, peak, live slot, events. Split from ledger.cpp, which holds the
 // steps that decide.
 #include "base/clock.hpp"
+#include "base/test_point.hpp"
 #include "flight/emit.hpp"
 #include "flight/first_failure.hpp"
 #include "flight/recorder.hpp"
@@ -70,6 +71,7 @@ std::uint64_t Ledger::book_allocation(LaneSection const& section, Booking const&
   change_tag(section, booking.tag, booking.bytes, 1);
 
   const bool new_peak = Steps::raise_peak(cell_->peak, booking.alloc_word);
+  test_point(TestPoint::book_before_publish);
   std::uint64_t generation = 0;
   if (booking.slot != kNoSlot) [[likely]] {
     generation = publish_slot(booking.slot, {.address = booking.address,
@@ -86,6 +88,7 @@ std::uint64_t Ledger::book_allocation(LaneSection const& section, Booking const&
     cell_->live_untracked_bytes.fetch_add(booking.bytes, std::memory_order_acq_rel);
     cell_->live_untracked.fetch_add(1, std::memory_order_relaxed);
   }
+  test_point(TestPoint::book_before_record);
   Draft draft = block_draft(EventKind::allocate, booking, duration_ns, new_peak ? kFlagPeak : 0, section.thread().thread_id);
   draft.words[5] = Subject{.tag = booking.tag.entry, .ledger = record_id(), .pressure = pressure_state()}.pack();
   emit(section, EventKind::allocate, draft);
@@ -113,6 +116,7 @@ void Ledger::book_free(LaneSection const& section, Booking const& booking, Event
   count.add(count->free_ns, duration_ns);
   change_tag(section, booking.tag, std::uint64_t{0} - booking.bytes, 0);
   unclaim(booking.bytes, section);
+  test_point(TestPoint::free_after_unclaim);
   if (kind == EventKind::write_off) tallies_->write_offs.fetch_add(1, std::memory_order_relaxed);
 
   Draft draft = block_draft(kind, booking, duration_ns, 0, section.thread().thread_id);

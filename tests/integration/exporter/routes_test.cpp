@@ -154,6 +154,7 @@ TEST_F(Routes, sigpipe_stays_as_the_program_set_it) {
 }
 
 TEST_F(Routes, its_threads_block_the_signals_of_the_program) {
+  ASSERT_EQ(get(port_, "/-/healthy").status, 200);  // its thread has begun, and has its name
   int found = 0;
   DIR* const tasks = opendir("/proc/self/task");
   while (const dirent* const task = readdir(tasks)) {

@@ -41,7 +41,7 @@ TEST(FlightLedgers, figures_are_unpacked) {
   cell.limit = 1000 | kLimitEnforcing;
   cell.unspent = 150;
   cell.unspent_reservations = 2;
-  cell.pressure = (std::uint64_t{12} << 16) | 3;
+  cell.pressure = (std::uint64_t{12} << 8) | 3;
   cell.device_total = 5001;  // + 1
   cell.device_outside = 1;   // 0 bytes, known
   cell.sentinel_bytes = 64;

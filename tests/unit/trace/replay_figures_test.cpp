@@ -147,7 +147,7 @@ TEST(trace_history, knows_who_holds_what_at_the_peak) {
       "1,0,allocate,0xa,1048575,5\n"   // <1MiB
       "2,1,allocate,0xb,1048576,6\n"   // 1-32MiB
       "2,2,allocate,0xc,33554432,6\n"  // 1-32MiB
-      "2,3,allocate,0xd,33554433,5\n"  // >32MiB: the peak
+      "2,3,allocate,0xd,33554433,6\n"  // >32MiB: the peak
       "1,4,free,0xc,33554432,5\n"      // freed on another thread and stream
       "1,5,allocate,0xe,4096,5\n");
   auto const by_size = history.holders_at_peak(ReplayTags::size);
@@ -166,7 +166,7 @@ TEST(trace_history, knows_who_holds_what_at_the_peak) {
   auto const by_stream = history.holders_at_peak(ReplayTags::stream);
   ASSERT_EQ(by_stream.size(), 2U);
   EXPECT_EQ(by_stream[0].tag, "stream 6");
-  EXPECT_EQ(by_stream[0].bytes, 1048576U + 33554432U);
+  EXPECT_EQ(by_stream[0].bytes, 1048576U + 33554432U + 33554433U);
 }
 
 }  // namespace
