@@ -30,7 +30,8 @@ namespace {
 
 Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   constexpr std::string_view kExpected = "a time such as 30, 0.5, 30s, 500ms, 2m or 1h, at most a year";
-  constexpr std::array<std::pair<std::string_view, double>, 5> kUnits = {{{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}}};
+  constexpr std::array<std::pair<std::string_view, double>, 5> kUnits = {
+      {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}}};
   constexpr double kYear = 365.25 * 86'400;
   auto rest = text;
   if (auto const number = take_number(rest)) {

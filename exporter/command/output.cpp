@@ -68,6 +68,7 @@ void Table::add(std::vector<Cell> row) {
 
 void Table::print(std::ostream& out) const {
   std::vector<std::size_t> widths;
+  widths.reserve(columns_.size());
   for (auto const& column : columns_) widths.push_back(width_of(column.title));
   for (auto const& row : rows_) {
     for (std::size_t i = 0; i < columns_.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i].text));

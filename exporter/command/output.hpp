@@ -1,7 +1,7 @@
 // headroom: what the command prints: tables, bars, notices; in colour only on a terminal.
 //
-// Results go to stdout, everything else to stderr. Colours obey NO_COLOR (https://no-color.org) and are off where the output is no
-// terminal. Thread safety: none; notices are single writes.
+// Results go to stdout, everything else to stderr. Colours obey NO_COLOR (https://no-color.org) and are off where the output is
+// no terminal. Thread safety: none; notices are single writes.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,9 @@ public:
   struct Cell {
     std::string text;
     Colour colour = Colour::plain;
-    Cell(std::string cell_text, Colour cell_colour = Colour::plain) : text{std::move(cell_text)}, colour{cell_colour} {}  // NOLINT
-    Cell(const char* cell_text) : text{cell_text} {}                                                                      // NOLINT
+    Cell(std::string cell_text, Colour cell_colour = Colour::plain)
+        : text{std::move(cell_text)}, colour{cell_colour} {}  // NOLINT
+    Cell(const char* cell_text) : text{cell_text} {}          // NOLINT
   };
 
   /// Without any title the heading line is left out. Every line begins with `indent`.

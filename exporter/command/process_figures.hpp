@@ -20,8 +20,8 @@ struct ProcessFigures {
   std::uint64_t allocated_bytes = 0, claimed_bytes = 0;
   std::uint64_t peak_bytes = 0;  ///< sum of the managers' peaks, which need not have been at the same time
   std::uint64_t live_allocations = 0;
-  std::uint64_t failures = 0;                         ///< requests that failed
-  PressureLevel pressure = PressureLevel::none;       ///< the worst
+  std::uint64_t failures = 0;                    ///< requests that failed
+  PressureLevel pressure = PressureLevel::none;  ///< the worst
   [[nodiscard]] bool living() const noexcept { return state == "living"; }
 };
 

@@ -48,7 +48,8 @@ struct Row {
     thread["operation"] = word_of(is_busy ? doing->operation : flight::InFlight::none);
     thread["bytes"] = is_busy ? nlohmann::ordered_json(doing->bytes) : nlohmann::ordered_json(nullptr);
     // Since when, on the clock on the wall: how long ago that is depends on whether the process still lives.
-    thread["since"] = is_busy ? nlohmann::ordered_json(format_utc(clock.realtime_ns(doing->since_ticks))) : nlohmann::ordered_json(nullptr);
+    thread["since"] =
+        is_busy ? nlohmann::ordered_json(format_utc(clock.realtime_ns(doing->since_ticks))) : nlohmann::ordered_json(nullptr);
     threads.push_back(std::move(thread));
   }
   return threads;
@@ -102,7 +103,9 @@ void print_table(std::vector<Row> const& rows) {
     auto const use = figures.budget_bytes ? bar(figures.claimed_bytes, *figures.budget_bytes, kBarWidth) : std::string{};
     table.add({std::to_string(figures.info.pid),
                printable(figures.info.program),
-               {figures.state, is_living ? Colour::green : figures.state == "killed" ? Colour::red : Colour::dim},
+               {figures.state, is_living                   ? Colour::green
+                               : figures.state == "killed" ? Colour::red
+                                                           : Colour::dim},
                format_seconds(figures.age_seconds),
                figures.managers.empty() ? "-" : format_budget(figures.budget_bytes),
                format_bytes(figures.allocated_bytes),
@@ -147,7 +150,7 @@ ExitCode run_ps(PsArguments const& arguments) {
     std::ranges::move(*found, std::back_inserter(rows));
   }
   // The living first, each group from the youngest on.
-  std::ranges::stable_sort(rows, [](Row const& a, Row const& b) {
+  std::ranges::sort(rows, [](Row const& a, Row const& b) {
     return std::pair{!a.figures.living(), a.figures.age_seconds} < std::pair{!b.figures.living(), b.figures.age_seconds};
   });
   if (arguments.json) {
@@ -159,8 +162,9 @@ ExitCode run_ps(PsArguments const& arguments) {
   if (rows.empty()) {
     std::string places;
     for (auto const& folder : folders) places += (places.empty() ? "" : ", ") + printable(folder);
-    std::cout << "no flight files in " << places << "\n"
-              << "Start a program that uses headroom, such as `headroom replay TRACE --hold 60`, or look elsewhere with --dir DIR.\n";
+    std::cout
+        << "no flight files in " << places << "\n"
+        << "Start a program that uses headroom, such as `headroom replay TRACE --hold 60`, or look elsewhere with --dir DIR.\n";
     return ExitCode::good;
   }
   print_table(rows);
@@ -173,11 +177,13 @@ Subcommand add_ps(CLI::App& app) {
   auto const arguments = std::make_shared<PsArguments>();
   auto* const ps = app.add_subcommand("ps", "Living and dead processes here: budget, use, peak, pressure, failures");
   ps->add_flag("--json", arguments->json, "Print a JSON array, one object for each process");
-  ps->add_option("--dir", arguments->folder, "Look in this folder only (default: $HEADROOM_DIR, /dev/shm/headroom-UID, "
+  ps->add_option("--dir", arguments->folder,
+                 "Look in this folder only (default: $HEADROOM_DIR, /dev/shm/headroom-UID, "
                  "$XDG_RUNTIME_DIR/headroom)")
       ->type_name("DIR");
   ps->footer(
-      "States: living; exited (in good order); killed; unknown. Of a process with several managers budgets and peaks are summed.\n"
+      "States: living; exited (in good order); killed; unknown. Of a process with several managers budgets and peaks are "
+      "summed.\n"
       "\n"
       "Examples:\n"
       "  headroom ps\n"

@@ -83,7 +83,8 @@ void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
       ->type_name("SIZE");
   app.add_option("--speed", arguments.speed, "max (default), or a factor: 1x as recorded, 0.1x ten times slower")
       ->type_name("FACTOR");
-  app.add_option("--stretch", arguments.stretch, "Make one loop last this long, such as 30s; wins over --speed")->type_name("TIME");
+  app.add_option("--stretch", arguments.stretch, "Make one loop last this long, such as 30s; wins over --speed")
+      ->type_name("TIME");
   app.add_option("--loop", arguments.loop, "How often (default 1), or forever; what a loop leaves live is freed before the next")
       ->type_name("N");
   app.add_option("--order", arguments.order,
@@ -126,16 +127,15 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
 
   auto const budget = read_budget(arguments.budget, device_total);
   if (!budget) return tl::unexpected{budget.error()};
-  auto const order = one_of<ReplayOrder, 2>("--order", arguments.order, {{{"file", ReplayOrder::file}, {"free", ReplayOrder::free}}});
+  auto const order =
+      one_of<ReplayOrder, 2>("--order", arguments.order, {{{"file", ReplayOrder::file}, {"free", ReplayOrder::free}}});
   if (!order) return tl::unexpected{order.error()};
-  auto const tags = one_of<ReplayTags, 4>("--tag", arguments.tag,
-                                          {{{"size", ReplayTags::size},
-                                            {"thread", ReplayTags::thread},
-                                            {"stream", ReplayTags::stream},
-                                            {"none", ReplayTags::none}}});
+  auto const tags = one_of<ReplayTags, 4>(
+      "--tag", arguments.tag,
+      {{{"size", ReplayTags::size}, {"thread", ReplayTags::thread}, {"stream", ReplayTags::stream}, {"none", ReplayTags::none}}});
   if (!tags) return tl::unexpected{tags.error()};
-  auto const bind = one_of<BindPolicy, 3>(
-      "--bind", arguments.bind, {{{"warn", BindPolicy::warn}, {"fail", BindPolicy::fail}, {"next", BindPolicy::next}}});
+  auto const bind = one_of<BindPolicy, 3>("--bind", arguments.bind,
+                                          {{{"warn", BindPolicy::warn}, {"fail", BindPolicy::fail}, {"next", BindPolicy::next}}});
   if (!bind) return tl::unexpected{bind.error()};
 
   plan.budget = *budget;

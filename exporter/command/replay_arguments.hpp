@@ -11,7 +11,7 @@
 #include <headroom/exporter.hpp>
 #include <headroom/replay.hpp>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's name
 class App;
 }
 

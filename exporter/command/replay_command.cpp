@@ -92,18 +92,22 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
   std::cout << printable(history.name()) << ": "
             << (figures.refused == 0
                     ? painted("all " + format_count(requests) + " allocations granted", Colour::green)
-                    : painted(format_count(figures.refused) + " of " + format_count(requests) + " allocations refused", Colour::red))
-            << (figures.budget_bytes ? " under a budget of " + format_bytes_exact(*figures.budget_bytes) : " without a budget") << '\n';
+                    : painted(format_count(figures.refused) + " of " + format_count(requests) + " allocations refused",
+                              Colour::red))
+            << (figures.budget_bytes ? " under a budget of " + format_bytes_exact(*figures.budget_bytes) : " without a budget")
+            << '\n';
   Table table{{{"", Table::Align::left}, {"", Table::Align::left}}, "  "};
   table.add({"allocations", format_count(figures.allocations)});
   table.add({"frees", format_count(figures.frees)});
   table.add({"peak", format_bytes_exact(figures.peak_bytes)});
-  table.add({"live at the end", format_count(figures.live_allocations) + " allocations, " + format_bytes_exact(figures.live_bytes)});
+  table.add(
+      {"live at the end", format_count(figures.live_allocations) + " allocations, " + format_bytes_exact(figures.live_bytes)});
   if (figures.trace_failures != 0) table.add({"failed when recorded", format_count(figures.trace_failures)});
   if (figures.unmatched_frees != 0) table.add({"frees without allocation", format_count(figures.unmatched_frees)});
   if (figures.failed_frees != 0) table.add({"failed frees", {format_count(figures.failed_frees), Colour::red}});
   if (figures.loops > 1) {
-    table.add({"loops", format_count(figures.loops) + ", with " + format_count(figures.loop_frees) + " allocations freed between them"});
+    table.add({"loops",
+               format_count(figures.loops) + ", with " + format_count(figures.loop_frees) + " allocations freed between them"});
   }
   table.add({"time", format_seconds(figures.elapsed_seconds) + ", " + std::string{to_string(plan.options.order)} + " order"});
   if (events) {
@@ -121,8 +125,8 @@ void hold(ReplayFigures const& figures, std::chrono::nanoseconds time, std::opti
   auto end = Clock::now() + time;
   if (deadline && *deadline < end) end = *deadline;
   complain(kWho, "holding " + format_bytes(figures.live_bytes) + " in " + format_count(figures.live_allocations) +
-                     " allocations for " + format_seconds(std::chrono::duration<double>{time}.count()) + "; Ctrl-C ends it (pid " +
-                     std::to_string(::getpid()) + ')');
+                     " allocations for " + format_seconds(std::chrono::duration<double>{time}.count()) +
+                     "; Ctrl-C ends it (pid " + std::to_string(::getpid()) + ')');
   while (!stop_flag().load(std::memory_order_relaxed) && Clock::now() < end) {
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(std::chrono::milliseconds{50}, end - Clock::now()));
   }
@@ -138,6 +142,19 @@ void hold(ReplayFigures const& figures, std::chrono::nanoseconds time, std::opti
   if (!exporter) return tl::unexpected{std::move(exporter.error())};
   if (exporter->port() != 0) complain(kWho, "serving " + exporter->url() + "/metrics");
   return std::optional<Exporter>{std::move(*exporter)};
+}
+
+/// With --keep: managers that close take their figures with them, so these two stay until the process ends, and the file shows
+/// what was live when the replay was over.
+struct Kept {
+  GpuMemoryManager manager;
+  ReplayResult result;
+};
+
+void keep_for_ever(GpuMemoryManager const& manager, ReplayResult result) {
+  // Deliberately never destroyed; the static keeps leak checkers content.
+  static Kept* const kept = std::make_unique<Kept>(Kept{.manager = manager, .result = std::move(result)}).release();
+  static_cast<void>(kept);
 }
 
 ExitCode run_replay(ReplayArguments const& arguments) {
@@ -157,19 +174,17 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   catch_stop_signals();
 
   auto const deadline = plan->seconds ? std::optional{started + *plan->seconds} : std::nullopt;
-  ReplayWatch watch{flight::FlightView::of_this_process(),
-                    {.deadline = deadline,
-                     .draws = ::isatty(STDERR_FILENO) != 0,
-                     .events = history->events(),
-                     .loops = plan->options.loops}};
+  ReplayWatch watch{
+      flight::FlightView::of_this_process(),
+      {.deadline = deadline, .draws = ::isatty(STDERR_FILENO) != 0, .events = history->events(), .loops = plan->options.loops}};
   plan->options.streams = device->streams;
   plan->options.stop = &stop_flag();
   plan->options.progress = watch.progress();
-  auto const result = replay(*history, *manager, plan->options);
+  auto result = replay(*history, *manager, plan->options);
   auto const events = watch.finish();
   if (!result) return complain_about(result.error(), ExitCode::usage);
 
-  auto const& figures = result->figures();
+  auto const figures = result->figures();
   if (stop_flag().load(std::memory_order_relaxed)) {
     complain(kWho, stop_signal() != 0 ? "stopped by a signal; the figures are those of the loop it stopped in"
                                       : "stopped when its time was over; the figures are those of the loop it stopped in");
@@ -181,6 +196,7 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   }
   if (arguments.keep && !flight::own_file().empty()) complain(kWho, "the flight file stays: " + flight::own_file());
   if (plan->hold.count() > 0 && !stop_flag().load(std::memory_order_relaxed)) hold(figures, plan->hold, deadline);
+  if (arguments.keep) keep_for_ever(*manager, std::move(*result));
   return figures.refused_in_all_loops + figures.failed_frees == 0 ? ExitCode::good : ExitCode::finding;
 }
 

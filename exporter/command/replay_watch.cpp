@@ -55,7 +55,8 @@ void ReplayWatch::draw() const {
   auto const applied = progress_.events.load(std::memory_order_relaxed);
   auto const loops = progress_.loops.load(std::memory_order_relaxed);
   auto const in_loop = std::min(applied - std::min(applied, loops * options_.events), options_.events);
-  auto line = "\r\x1b[K" + bar(in_loop, options_.events, 30) + ' ' + format_count(in_loop) + " of " + format_count(options_.events) + " events";
+  auto line = "\r\x1b[K" + bar(in_loop, options_.events, 30) + ' ' + format_count(in_loop) + " of " +
+              format_count(options_.events) + " events";
   if (options_.loops == kReplayForever) {
     line += ", loop " + format_count(loops + 1);
   } else if (options_.loops > 1) {

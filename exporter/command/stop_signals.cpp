@@ -22,7 +22,7 @@ void request_stop() noexcept { stop.store(true, std::memory_order_relaxed); }
 int stop_signal() noexcept { return signal_seen.load(std::memory_order_relaxed); }
 
 void catch_stop_signals() noexcept {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_stop_signal;
   sigemptyset(&action.sa_mask);
   // Once only: whoever presses Ctrl-C twice means it.

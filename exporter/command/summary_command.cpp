@@ -66,7 +66,9 @@ bool looks_like_flight(std::string const& path) {
 Subcommand add_summary(CLI::App& app) {
   auto const arguments = std::make_shared<SummaryArguments>();
   auto* const summary = app.add_subcommand("summary", "Totals, peak, who held it, failures and leaks of a file");
-  summary->add_option("file", arguments->file, "A flight file of a living or dead process, or a recorded history (- is standard input)")
+  summary
+      ->add_option("file", arguments->file,
+                   "A flight file of a living or dead process, or a recorded history (- is standard input)")
       ->required()
       ->type_name("FILE");
   summary->add_flag("--json", arguments->json, "Print the figures as one JSON object");

@@ -74,8 +74,8 @@ void print_head(std::string const& path, ProcessFigures const& process) {
   auto const& info = process.info;
   auto const colour = process.living() ? Colour::green : process.state == "killed" ? Colour::red : Colour::plain;
   std::cout << printable(path) << ": " << printable(info.program) << ", pid " << info.pid << ", "
-            << painted(process.state, colour) << (process.living() ? ", for " : " after ") << format_seconds(lifetime_seconds(process))
-            << '\n';
+            << painted(process.state, colour) << (process.living() ? ", for " : " after ")
+            << format_seconds(lifetime_seconds(process)) << '\n';
   Table table{{{"", left}, {"", left}}, "  "};
   table.add({"started", format_utc(info.start_realtime_ns) + " on " + printable(info.host)});
   if (!info.command.empty()) table.add({"command", printable(info.command)});
@@ -98,14 +98,15 @@ void print_manager(flight::LedgerSnapshot const& manager) {
   table.add({"frees", format_count(manager.counters.frees)});
   table.add({"pressure", std::string{to_string(manager.pressure)}});
   if (manager.failed_frees != 0) {
-    table.add({"failed frees", {format_count(manager.failed_frees) + ", " + format_bytes(manager.failed_free_bytes), Colour::red}});
+    table.add(
+        {"failed frees", {format_count(manager.failed_frees) + ", " + format_bytes(manager.failed_free_bytes), Colour::red}});
   }
   table.print(std::cout);
 
   auto tags = manager.tags;
   std::erase_if(tags, [](flight::TagSnapshot const& tag) { return tag.bytes == 0 && tag.at_peak_bytes == 0; });
   if (tags.empty()) return;
-  std::ranges::stable_sort(tags, std::ranges::greater{}, &flight::TagSnapshot::at_peak_bytes);
+  std::ranges::sort(tags, std::ranges::greater{}, &flight::TagSnapshot::at_peak_bytes);
   constexpr std::size_t kMostTags = 12;
   Table held{{{"TAG", left}, {"AT THE PEAK", right}, {"NOW", right}, {"ALLOCATIONS", right}}, "  "};
   for (std::size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
@@ -119,10 +120,16 @@ void print_manager(flight::LedgerSnapshot const& manager) {
 void print_failures(flight::FlightView const& view) {
   auto failures = view.first_failures();
   if (failures.empty()) return;
-  std::ranges::stable_sort(failures, std::ranges::less{}, &flight::FirstFailureInfo::first_ticks);
+  std::ranges::sort(failures, std::ranges::less{}, &flight::FirstFailureInfo::first_ticks);
   auto const clock = view.clock();
   std::cout << painted("failed requests", Colour::bold) << '\n';
-  Table table{{{"REASON", left}, {"LAYER", left}, {"TAG", left}, {"COUNT", right}, {"FIRST", left}, {"ASKED", right}, {"CLAIMED", right},
+  Table table{{{"REASON", left},
+               {"LAYER", left},
+               {"TAG", left},
+               {"COUNT", right},
+               {"FIRST", left},
+               {"ASKED", right},
+               {"CLAIMED", right},
                {"BUDGET", right}},
               "  "};
   for (auto const& failure : failures) {
@@ -175,10 +182,11 @@ Result<std::uint64_t> summarize_flight(std::string const& path, SummaryOptions c
   print_failures(*view);
   print_in_flight(*view, process);
   if (!process.living() && live.allocations != 0) {
-    std::cout << "still live when it ended: " << format_count(live.allocations) << " allocations, " << format_bytes_exact(live.bytes) << '\n';
+    std::cout << "still live when it ended: " << format_count(live.allocations) << " allocations, "
+              << format_bytes_exact(live.bytes) << '\n';
   }
-  std::cout << "events: " << format_count(events.recorded) << " recorded, " << format_count(events.read)
-            << " still to be read, " << format_count(events.lost) << " overwritten\n";
+  std::cout << "events: " << format_count(events.recorded) << " recorded, " << format_count(events.read) << " still to be read, "
+            << format_count(events.lost) << " overwritten\n";
   return *figures.peak_bytes;
 }
 

@@ -51,12 +51,15 @@ void print_for_people(std::string const& name, TraceSummary const& summary, std:
   Table table{{{"", Table::Align::left}, {"", Table::Align::left}}, "  "};
   table.add({"allocations", format_count(summary.allocations)});
   table.add({"frees", format_count(summary.frees - summary.unmatched_frees)});
-  table.add({"failed allocations", {format_count(summary.trace_failures), summary.trace_failures == 0 ? Colour::plain : Colour::red}});
+  table.add(
+      {"failed allocations", {format_count(summary.trace_failures), summary.trace_failures == 0 ? Colour::plain : Colour::red}});
   table.add({"peak", format_bytes_exact(summary.peak_bytes)});
   auto const live = format_count(summary.live_allocations) + " allocations, " + format_bytes_exact(summary.live_bytes);
-  table.add({"never freed", {summary.live_allocations == 0 ? "nothing" : live, summary.live_allocations == 0 ? Colour::plain : Colour::yellow}});
+  table.add({"never freed",
+             {summary.live_allocations == 0 ? "nothing" : live, summary.live_allocations == 0 ? Colour::plain : Colour::yellow}});
   if (summary.unmatched_frees != 0) table.add({"frees without allocation", format_count(summary.unmatched_frees)});
-  if (summary.duplicate_allocations != 0) table.add({"allocations at a live address", format_count(summary.duplicate_allocations)});
+  if (summary.duplicate_allocations != 0)
+    table.add({"allocations at a live address", format_count(summary.duplicate_allocations)});
   if (summary.size_mismatches != 0) table.add({"frees with another size", format_count(summary.size_mismatches)});
   table.print(std::cout);
   if (holders.empty()) return;
@@ -64,7 +67,8 @@ void print_for_people(std::string const& name, TraceSummary const& summary, std:
   std::cout << "held at the peak, by size:\n";
   Table held{{{"TAG", left}, {"BYTES", right}, {"ALLOCATIONS", right}, {"SHARE", left}}, "  "};
   for (auto const& holder : holders) {
-    held.add({holder.tag, format_bytes(holder.bytes), format_count(holder.allocations), bar(holder.bytes, summary.peak_bytes, 20)});
+    held.add(
+        {holder.tag, format_bytes(holder.bytes), format_count(holder.allocations), bar(holder.bytes, summary.peak_bytes, 20)});
   }
   held.print(std::cout);
 }

@@ -1,8 +1,9 @@
 // headroom: one client's connection, with deadlines.
 //
-// cpp-httplib's timeouts are for each read, so a client that drips a byte each half second holds its worker for ever. Here the whole
-// head of a request is read first, against one deadline, and only then given to the parser, as memory. Reading it first
-// also bounds its size and keeps a thread that waits for a client recognisable: the server may end such a one for the next client.
+// cpp-httplib's timeouts are for each read, so a client that drips a byte each half second holds its worker for ever. Here the
+// whole head of a request is read first, against one deadline, and only then given to the parser, as memory. Reading it first
+// also bounds its size and keeps a thread that waits for a client recognisable: the server may end such a one for the next
+// client.
 //
 // Thread safety: used by its own thread; phase() and interrupt() by the server's, too.
 #pragma once

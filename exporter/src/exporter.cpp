@@ -101,11 +101,12 @@ private:
     (void)service->metrics();
     (void)service->status();
 
-    auto server = exporter::Server::start(std::move(*listener), {.routes = {{"/", [service] { return service->status(); }},
-                                                                            {"/metrics", [service] { return service->metrics(); }},
-                                                                            {"/-/healthy", [] { return exporter::Service::healthy(); }}},
-                                                                 .tick = [service] { service->tick(); },
-                                                                 .count_error = [service] { service->count_error(); }});
+    auto server =
+        exporter::Server::start(std::move(*listener), {.routes = {{"/", [service] { return service->status(); }},
+                                                                  {"/metrics", [service] { return service->metrics(); }},
+                                                                  {"/-/healthy", [] { return exporter::Service::healthy(); }}},
+                                                       .tick = [service] { service->tick(); },
+                                                       .count_error = [service] { service->count_error(); }});
     if (!server) return Refusal{ExporterState::failed, std::move(server.error())};
     server_ = std::move(*server);
     return std::nullopt;
@@ -140,9 +141,13 @@ Result<std::optional<Exporter>> Exporter::start_from_environment() {
   return std::optional<Exporter>{std::move(*exporter)};
 }
 
-std::uint16_t Exporter::port() const noexcept { return core_ && core_->is_serving() ? core_->server().bound().port : std::uint16_t{0}; }
+std::uint16_t Exporter::port() const noexcept {
+  return core_ && core_->is_serving() ? core_->server().bound().port : std::uint16_t{0};
+}
 
-std::string Exporter::address() const { return core_ && core_->is_serving() ? core_->server().bound().to_string() : std::string{}; }
+std::string Exporter::address() const {
+  return core_ && core_->is_serving() ? core_->server().bound().to_string() : std::string{};
+}
 
 std::string Exporter::url() const {
   if (!core_ || !core_->is_serving()) return {};

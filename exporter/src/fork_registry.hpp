@@ -1,8 +1,8 @@
 // headroom: what must happen to running threads around fork() and exit().
 //
-// fork() copies the memory of all threads but only one of the threads. Whatever registers here is told before (so that it can bring its
-// locks into a known state), and after, in the parent and in the child. An entry is owned by the registry as long as it is listed, and
-// in a child for ever: its destructor would wait for threads that do not exist.
+// fork() copies the memory of all threads but only one of the threads. Whatever registers here is told before (so that it can
+// bring its locks into a known state), and after, in the parent and in the child. An entry is owned by the registry as long as
+// it is listed, and in a child for ever: its destructor would wait for threads that do not exist.
 //
 // Thread safety: all functions from any thread.
 #pragma once

@@ -6,8 +6,8 @@
 // The count is the sum of the buckets, never another counter, so that a histogram is consistent even while it grows.
 #pragma once
 
-#include <headroom/flight_reader.hpp>
 #include <prometheus/client_metric.h>
+#include <headroom/flight_reader.hpp>
 
 namespace headroom::exporter {
 

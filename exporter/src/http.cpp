@@ -74,8 +74,8 @@ bool has_body(httplib::Request const& request) {
          (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
 }
 
-/// cpp-httplib's server ignores SIGPIPE for the whole program as it is made. The program's handler is its own affair, and ours is not
-/// needed: send() is told not to raise it.
+/// cpp-httplib's server ignores SIGPIPE for the whole program as it is made. The program's handler is its own affair, and ours
+/// is not needed: send() is told not to raise it.
 class KeepSigpipe {
 public:
   KeepSigpipe() noexcept { (void)sigaction(SIGPIPE, nullptr, &before_); }
@@ -84,7 +84,7 @@ public:
   KeepSigpipe& operator=(KeepSigpipe const&) = delete;
 
 private:
-  struct sigaction before_ {};
+  struct sigaction before_{};
 };
 
 /// An answer to what is no whole request, so that there is nothing to parse.
@@ -108,8 +108,8 @@ public:
     });
   }
 
-  /// cpp-httplib makes statics at the first request (its list of methods, for one). Made now, they are older than the exit handler that
-  /// stops the server, hence still there for requests that run while the program ends.
+  /// cpp-httplib makes statics at the first request (its list of methods, for one). Made now, they are older than the exit
+  /// handler that stops the server, hence still there for requests that run while the program ends.
   void make_statics() {
     RequestStream stream{"GET /not-a-page HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n", nullptr};
     bool must_close = false;
@@ -154,6 +154,7 @@ private:
     try {
       auto reply = route->second();
       response.set_header("Cache-Control", "no-store");
+      response.set_header("Accept-Ranges", "none");
       response.set_header("Vary", "Accept-Encoding");
       response.set_content(reply.body, reply.content_type);
     } catch (...) {

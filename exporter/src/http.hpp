@@ -1,7 +1,7 @@
 // headroom: HTTP over connections that the server accepted.
 //
-// cpp-httplib parses requests and writes responses (HEAD, gzip, keep-alive); sockets, threads and deadlines are the server's. Only
-// http.cpp includes cpp-httplib.
+// cpp-httplib parses requests and writes responses (HEAD, gzip, keep-alive); sockets, threads and deadlines are the server's.
+// Only http.cpp includes cpp-httplib.
 //
 // Thread safety: serve() may run on many threads at once; a route's function must stand that too.
 #pragma once
@@ -29,8 +29,8 @@ public:
   Http(Routes routes, std::function<void()> count_error);
   ~Http();
 
-  /// Answers requests until the client or a limit ends the connection, or `ends_now`, asked before each answer, makes that one the
-  /// last. Does not close the descriptor.
+  /// Answers requests until the client or a limit ends the connection, or `ends_now`, asked before each answer, makes that one
+  /// the last. Does not close the descriptor.
   void serve(Connection& connection, std::function<bool()> const& ends_now) noexcept;
 
 private:

@@ -32,8 +32,9 @@ constexpr std::array<std::pair<ErrorKind, Layer>, 14> kExpectedFailures{{
     {ErrorKind::unsupported, Layer::resource},
 }};
 
-constexpr std::array<ErrorKind, 6> kExpectedFreeFailures{ErrorKind::driver,     ErrorKind::double_free, ErrorKind::unknown_pointer,
-                                                         ErrorKind::wrong_size, ErrorKind::wrong_owner, ErrorKind::use_after_free};
+constexpr std::array<ErrorKind, 6> kExpectedFreeFailures{ErrorKind::driver,          ErrorKind::double_free,
+                                                         ErrorKind::unknown_pointer, ErrorKind::wrong_size,
+                                                         ErrorKind::wrong_owner,     ErrorKind::use_after_free};
 
 void add_budget(Families& families, LedgerSnapshot const& ledger, Labels const& labels) {
   if (ledger.limit) families.add(Metric::budget_bytes, labels, *ledger.limit);

@@ -26,8 +26,8 @@ std::optional<std::uint16_t> parse_port(std::string_view text) {
 /// Letters, digits, dots and hyphens: a name or an IPv4 address. Whether it exists is for the resolver to say.
 bool may_be_host(std::string_view host) {
   return std::ranges::all_of(host, [](char character) {
-    return (character >= '0' && character <= '9') || (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
-           character == '.' || character == '-' || character == '_';
+    return (character >= '0' && character <= '9') || (character >= 'a' && character <= 'z') ||
+           (character >= 'A' && character <= 'Z') || character == '.' || character == '-' || character == '_';
   });
 }
 

@@ -18,8 +18,8 @@ struct ListenAddress {
   friend bool operator==(ListenAddress const&, ListenAddress const&) = default;
 };
 
-/// Reads HOST:PORT, [IPv6]:PORT, :PORT and PORT alone (127.0.0.1). Blanks around it are ignored. Errors: parse; the message names the
-/// text and what was expected.
+/// Reads HOST:PORT, [IPv6]:PORT, :PORT and PORT alone (127.0.0.1). Blanks around it are ignored. Errors: parse; the message
+/// names the text and what was expected.
 [[nodiscard]] Result<ListenAddress> parse_listen_address(std::string_view text);
 
 }  // namespace headroom::exporter

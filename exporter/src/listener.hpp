@@ -28,8 +28,8 @@ private:
 };
 
 struct Listener {
-  FileDescriptor socket;  ///< listening, non-blocking, closed on exec
-  ListenAddress bound;    ///< what was really bound: numeric host, real port
+  FileDescriptor socket;    ///< listening, non-blocking, closed on exec
+  ListenAddress bound;      ///< what was really bound: numeric host, real port
   bool serves_all = false;  ///< a wildcard address
 };
 

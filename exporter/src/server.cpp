@@ -17,8 +17,8 @@
 namespace headroom::exporter {
 namespace {
 
-/// Threads made while this lives take no signals: those belong to the program. Faults stay unblocked, since a blocked fault kills the
-/// process without its own handlers having a say.
+/// Threads made while this lives take no signals: those belong to the program. Faults stay unblocked, since a blocked fault
+/// kills the process without its own handlers having a say.
 class BlockSignals {
 public:
   BlockSignals() noexcept {

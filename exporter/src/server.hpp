@@ -1,10 +1,11 @@
 // headroom: accepts connections, gives each a thread, and does something regularly in between.
 //
 // At most kMaxConnections at a time. When one more comes, the one that has kept us waiting longest is ended: a crowd of idle or
-// dripping clients costs nobody else a scrape. cpp-httplib's own accept loop ends for good at an error that passes (ENFILE, ECONNABORTED) and
-// knows neither close-on-exec nor fork; hence this one.
+// dripping clients costs nobody else a scrape. cpp-httplib's own accept loop ends for good at an error that passes (ENFILE,
+// ECONNABORTED) and knows neither close-on-exec nor fork; hence this one.
 //
-// Every wait ends when stop() says so or at a deadline of connection.hpp, so stop() takes as long as the slowest route's function.
+// Every wait ends when stop() says so or at a deadline of connection.hpp, so stop() takes as long as the slowest route's
+// function.
 //
 // Thread safety: every public member from any thread.
 #pragma once
@@ -79,7 +80,8 @@ private:
   std::list<Client> clients_;  // in order of acceptance
   std::mutex stop_mutex_;      // one stop() at a time
   std::thread thread_;
-  std::atomic<bool> crowded_{false};   // written as clients are admitted, read after each answer; relaxed: a hint to end keep-alive
+  std::atomic<bool> crowded_{
+      false};  // written as clients are admitted, read after each answer; relaxed: a hint to end keep-alive
   std::atomic<bool> stopping_{false};  // written by stop() and in a forked child, release; read everywhere, acquire
   std::atomic<bool> forked_{false};    // written in a forked child, release
 };

@@ -1,6 +1,7 @@
 // headroom: what the exporter of a process serves: its books, a page for people, and figures about itself.
 //
-// Thread safety: every member from any thread, but for tick(), which belongs to one. The lock in here is never known to an allocation.
+// Thread safety: every member from any thread, but for tick(), which belongs to one. The lock in here is never known to an
+// allocation.
 #pragma once
 
 #include <array>

@@ -15,7 +15,8 @@ constexpr std::size_t kFigureColumn = 12;
 
 /// Columns as a terminal counts them, roughly: one for each character, whatever its bytes.
 std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }));
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -43,7 +44,8 @@ std::string ledger_line(flight::LedgerSnapshot const& ledger) {
 
 }  // namespace
 
-std::string status_text(flight::ProcessInfo const* process, std::span<flight::LedgerSnapshot const> ledgers, std::uint64_t errors) {
+std::string status_text(flight::ProcessInfo const* process, std::span<flight::LedgerSnapshot const> ledgers,
+                        std::uint64_t errors) {
   std::string text = "headroom " HEADROOM_VERSION ": GPU memory of ";
   text += process == nullptr ? "this process"
                              : one_line(process->program) + " (pid " + std::to_string(process->pid) + ", run " +

@@ -3,9 +3,9 @@
 
     expected_refusals.py TRACE [--budget BYTES] [--stop-after N]      prints one JSON object
 
-The rules, in words: requests are granted in file order while granted + request ≤ budget; a refused request's free is skipped; a free
-of an address with nothing live there is unmatched. Two live blocks at one address (RMM writes a free after it happened, so another
-thread's allocation may stand before it) are both kept, and a free takes the oldest of its size there, or else the oldest.
+The rules, in words: requests are granted in file order while granted + request ≤ budget; a refused request's free is skipped; a
+free of an address with nothing live there is unmatched. Two live blocks at one address (RMM writes a free after it happened, so
+another thread's allocation may stand before it) are both kept, and a free takes the oldest of its size there, or else the oldest.
 """
 import argparse
 import gzip
@@ -27,7 +27,8 @@ def records(path):
 
 
 def simulate(path, budget=None, stop_after=None):
-    result = dict(allocations=0, frees=0, trace_failures=0, refused=0, unmatched_frees=0, peak_bytes=0, live_bytes=0, live_allocations=0)
+    result = dict(allocations=0, frees=0, trace_failures=0, refused=0, unmatched_frees=0, peak_bytes=0, live_bytes=0,
+                  live_allocations=0)
     at = defaultdict(list)  # address → [size, granted] of each block there, oldest first
     used = 0
     for number, (action, pointer, size) in enumerate(records(path)):

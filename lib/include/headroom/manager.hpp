@@ -38,16 +38,36 @@ class GpuMemoryManager;
 namespace manager {
 class Core;
 
-/// What a buffer owns: a block, its place in the live table and the core whose books it stands in.
+/// What a buffer owns: a block, its place in the live table and the core whose books it stands in. One cache line: it is moved and
+/// cleared on every allocation.
 struct Allocation {
-  Core* core = nullptr;
-  Block block{};
-  std::uint64_t slot_generation = 0;
-  std::uint32_t slot = 0xFFFFFFFFU;  ///< none: the live table was full
-  std::uint32_t site = 0;            ///< directory id
-  std::uint16_t tag_entry = 0;       ///< directory id
-  std::uint16_t tag_cell = 0xFFFF;
+  Core* core;
+  void* pointer;
+  std::uint64_t bytes;
+  std::uint64_t stream;
+  std::uint64_t generation;       ///< the resource's
+  std::uint64_t slot_generation;  ///< the live table's
+  std::uint32_t slot;             ///< only while slot_generation is not 0: else the live table was full
+  std::uint32_t site;             ///< directory id
+  std::uint16_t tag;              ///< as the resource got it
+  std::uint16_t tag_entry;        ///< directory id
+  std::uint16_t tag_cell;
+  std::uint8_t alignment_log2;
+
+  Allocation() noexcept : Allocation(Unset{}) { clear(); }
+  /// Leaves everything for allocate() to fill: clearing it first costs a tenth of an allocation.
+  struct Unset {};
+  explicit Allocation(Unset /*unused*/) noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  void clear() noexcept {
+    core = nullptr;
+    pointer = nullptr;
+    bytes = stream = generation = slot_generation = 0;
+    slot = site = 0;
+    tag = tag_entry = tag_cell = 0;
+    alignment_log2 = 0;
+  }
 };
+static_assert(sizeof(Allocation) == 64);
 
 struct AllocArguments {
   std::uint64_t count = 0;
@@ -57,7 +77,9 @@ struct AllocArguments {
   AllocTag tag{};
   bool typed = true;
 };
-[[nodiscard]] Result<Allocation> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site);
+/// Fills `allocation` where it will stay, all of it, unless there is an error: copies would cost more than the books.
+[[nodiscard]] std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site,
+                                            Allocation& allocation);
 [[nodiscard]] Result<void> release(Allocation& allocation);
 void release_or_count(Allocation& allocation) noexcept;  ///< a destructor's release: failures are counted in the books
 [[nodiscard]] bool host_accessible(Allocation const& allocation) noexcept;
@@ -75,14 +97,14 @@ struct AllocOptions {
 template <DeviceRepr T>
 class TrackedBuffer {
 public:
-  TrackedBuffer() noexcept = default;
-  TrackedBuffer(TrackedBuffer&& other) noexcept
-      : allocation_(std::exchange(other.allocation_, {})), size_(std::exchange(other.size_, 0)) {}
+  TrackedBuffer() noexcept {}
+  /// For GpuMemoryManager::alloc, which fills it.
+  explicit TrackedBuffer(manager::Allocation::Unset unset) noexcept : allocation_(unset) {}
+  TrackedBuffer(TrackedBuffer&& other) noexcept : allocation_(std::exchange(other.allocation_, {})) {}
   TrackedBuffer& operator=(TrackedBuffer&& other) noexcept {
     if (this != &other) {
       manager::release_or_count(allocation_);
       allocation_ = std::exchange(other.allocation_, {});
-      size_ = std::exchange(other.size_, 0);
     }
     return *this;
   }
@@ -91,26 +113,21 @@ public:
   ~TrackedBuffer() { manager::release_or_count(allocation_); }
 
   /// The device address; null for an empty buffer.
-  [[nodiscard]] T* data() const noexcept { return static_cast<T*>(allocation_.block.pointer); }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return allocation_.block.bytes; }
-  [[nodiscard]] StreamId stream() const noexcept { return allocation_.block.stream; }
+  [[nodiscard]] T* data() const noexcept { return static_cast<T*>(allocation_.pointer); }
+  [[nodiscard]] std::size_t size() const noexcept { return allocation_.bytes / sizeof(T); }
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return allocation_.bytes; }
+  [[nodiscard]] StreamId stream() const noexcept { return {allocation_.stream}; }
   /// The elements, when the host can touch them (host device); empty otherwise.
   [[nodiscard]] std::span<T> host_span() const noexcept {
-    return manager::host_accessible(allocation_) ? std::span<T>{data(), size_} : std::span<T>{};
+    return manager::host_accessible(allocation_) ? std::span<T>{data(), size()} : std::span<T>{};
   }
   /// Frees now and tells how it went. After an error the bytes stay charged and the manager keeps the block for
   /// retry_failed_deallocations(); the buffer is empty either way. Errors: driver and whatever the resource says.
-  [[nodiscard]] Result<void> release() {
-    size_ = 0;
-    return manager::release(allocation_);
-  }
+  [[nodiscard]] Result<void> release() { return manager::release(allocation_); }
 
 private:
   friend class GpuMemoryManager;
-  TrackedBuffer(manager::Allocation allocation, std::size_t size) noexcept : allocation_(allocation), size_(size) {}
-  manager::Allocation allocation_{};
-  std::size_t size_ = 0;
+  manager::Allocation allocation_;
 };
 
 /// The result of recomputing the books from the live table.
@@ -158,17 +175,19 @@ public:
   template <DeviceRepr T>
   [[nodiscard]] Result<TrackedBuffer<T>> alloc(std::size_t count, AllocOptions const& options,
                                                std::source_location const& site = std::source_location::current()) {
-    auto allocation = manager::allocate(*core_,
-                                        {.count = count,
-                                         .element_bytes = sizeof(T),
-                                         .alignment = options.alignment < alignof(T) ? alignof(T) : options.alignment,
-                                         .stream = options.stream,
-                                         .tag = options.tag},
-                                        site);
-    if (!allocation) {
-      return tl::unexpected(std::move(allocation.error()));
+    Result<TrackedBuffer<T>> buffer{tl::in_place, manager::Allocation::Unset{}};
+    auto error = manager::allocate(*core_,
+                                   {.count = count,
+                                    .element_bytes = sizeof(T),
+                                    .alignment = options.alignment < alignof(T) ? alignof(T) : options.alignment,
+                                    .stream = options.stream,
+                                    .tag = options.tag},
+                                   site, buffer->allocation_);
+    if (error) [[unlikely]] {
+      buffer->allocation_.clear();
+      buffer = tl::unexpected(std::move(*error));
     }
-    return TrackedBuffer<T>{*allocation, count};
+    return buffer;
   }
 
   /// Would `bytes` more exceed the budget now? Looks only; takes no claim. Errors: over_budget, overflow.

@@ -59,8 +59,8 @@ public:
   /// Opens `path` (`-`: standard input), then as above.
   [[nodiscard]] static Result<TraceHistory> load(std::string path);
 
-  [[nodiscard]] std::string const& name() const noexcept;  ///< the path as opened
-  [[nodiscard]] std::size_t events() const noexcept;       ///< records, failures among them
+  [[nodiscard]] std::string const& name() const noexcept;                    ///< the path as opened
+  [[nodiscard]] std::size_t events() const noexcept;                         ///< records, failures among them
   [[nodiscard]] std::span<std::uint64_t const> thread_ids() const noexcept;  ///< as recorded, in order of first appearance
   [[nodiscard]] std::span<std::uint64_t const> stream_ids() const noexcept;  ///< likewise
   [[nodiscard]] std::chrono::microseconds duration() const noexcept;         ///< from the first record to the last
@@ -142,8 +142,8 @@ private:
 inline constexpr std::size_t kMaxReplayThreads = 1024;
 
 /// Replays `history` through `manager`, which nobody else should use meanwhile: peak and live figures are the manager's. One
-/// recorded thread runs in the calling thread. Errors: invalid_argument (speed, stretch or loops of nothing), unsupported (more than
-/// kMaxReplayThreads recorded threads), io (a thread cannot be started). Refusals are figures, not errors.
+/// recorded thread runs in the calling thread. Errors: invalid_argument (speed, stretch or loops of nothing), unsupported (more
+/// than kMaxReplayThreads recorded threads), io (a thread cannot be started). Refusals are figures, not errors.
 [[nodiscard]] Result<ReplayResult> replay(TraceHistory const& history, GpuMemoryManager manager, ReplayOptions const& options);
 
 }  // namespace headroom

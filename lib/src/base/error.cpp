@@ -5,6 +5,8 @@
 #include <headroom/error.hpp>
 
 namespace headroom {
+
+constinit Result<void> const kSuccess{};
 namespace {
 
 constexpr std::array<std::string_view, kErrorKindCount> kKindWords{"over_budget",   "device_out_of_memory",

@@ -102,7 +102,7 @@ Result<Block> HostResource::allocate(AllocRequest const& request) {
 }
 
 Result<void> HostResource::deallocate(Block const& block) {
-  if (block.pointer == nullptr && block.bytes == 0) return {};
+  if (block.pointer == nullptr && block.bytes == 0) return success();
   auto& state = *state_;
   {
     std::unique_lock lock(state.mutex);
@@ -134,7 +134,7 @@ Result<void> HostResource::deallocate(Block const& block) {
   // After the memory went back: another thread may get this address before this call returns, as with a real driver. Managers
   // that keep a map of addresses must live with that, so the stand-in makes it likely.
   pause(state.options.free_latency);
-  return {};
+  return success();
 }
 
 tl::unexpected<Error> HostResource::State::unknown_stream(StreamId stream) {

@@ -14,15 +14,15 @@ Result<void> HostResource::State::check_write(FaultOperation operation, Block co
     lock.unlock();
     return unknown_stream(stream);
   }
-  if (block.pointer == nullptr && block.bytes == 0) return {};
+  if (block.pointer == nullptr && block.bytes == 0) return success();
   if (auto found = find(block); found.entry == nullptr) {
     lock.unlock();
     if (found.misuse == ErrorKind::double_free) found.misuse = ErrorKind::use_after_free;
     return misused(block, found);
   }
-  if (bytes == 0) return {};
+  if (bytes == 0) return success();
   if (auto fault = faults.next(operation, bytes, block.tag)) return tl::make_unexpected(*std::move(fault));
-  return {};
+  return success();
 }
 
 Result<void> HostResource::fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream) {
@@ -67,7 +67,7 @@ Result<StreamId> HostResource::create_stream() {
 
 Result<void> HostResource::destroy_stream(StreamId stream) {
   std::unique_lock lock(state_->mutex);
-  if (state_->streams.destroy(stream)) return {};
+  if (state_->streams.destroy(stream)) return success();
   lock.unlock();
   if (stream == StreamId{}) return fail(ErrorKind::stream_misuse, Layer::resource, "the default stream 0 cannot be destroyed");
   return State::unknown_stream(stream);
@@ -77,7 +77,7 @@ Result<void> HostResource::enqueue_work(StreamId stream, std::chrono::nanosecond
   std::unique_lock lock(state_->mutex);
   if (state_->streams.valid(stream)) {
     state_->streams.enqueue(stream, duration);
-    return {};
+    return success();
   }
   lock.unlock();
   return State::unknown_stream(stream);
@@ -87,7 +87,7 @@ Result<void> HostResource::synchronize_stream(StreamId stream) {
   std::unique_lock lock(state_->mutex);
   if (state_->streams.valid(stream)) {
     state_->streams.advance_to(state_->streams.busy_until(stream));
-    return {};
+    return success();
   }
   lock.unlock();
   return State::unknown_stream(stream);

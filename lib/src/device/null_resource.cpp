@@ -53,16 +53,16 @@ Result<Block> NullResource::allocate(AllocRequest const& request) {
                .tag = request.tag};
 }
 
-Result<void> NullResource::deallocate(Block const&) { return {}; }
+Result<void> NullResource::deallocate(Block const&) { return success(); }
 
 Result<void> NullResource::fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId) {
   if (!within(block, offset, bytes)) return wrong_range(block, offset, bytes);
-  return {};
+  return success();
 }
 
 Result<void> NullResource::copy_in(Block const& block, std::uint64_t offset, std::span<const std::byte> source, StreamId) {
   if (!within(block, offset, source.size())) return wrong_range(block, offset, source.size());
-  return {};
+  return success();
 }
 
 std::uint64_t NullResource::bytes_outstanding() const noexcept { return 0; }

@@ -29,25 +29,9 @@ std::uint32_t take_from(std::uint32_t index) noexcept {
   return kNoSlot;
 }
 
-void return_to_share(std::uint32_t slot) noexcept {
-  LiveShare& share = recorder.shares[slot / kSlotsPerShare];
-  const std::uint32_t within = slot % kSlotsPerShare;
-  share.bitmap[within / 64].fetch_and(~(std::uint64_t{1} << (within % 64)), std::memory_order_release);
-  if (share.full.load(std::memory_order_relaxed) != 0) {
-    share.hint.store(within / 64, std::memory_order_relaxed);
-    share.full.store(0, std::memory_order_relaxed);
-  }
-}
-
-// A nested operation (a signal handler's above all) may have interrupted the cache's owner half way through a change of it.
-bool may_use_cache(ThreadState const& thread) noexcept { return thread.phase == LanePhase::owned && thread.in_flight_depth <= 1; }
-
 }  // namespace
 
-std::uint32_t take_slot(ThreadState& thread) noexcept {
-  if (thread.cached_slots != 0 && may_use_cache(thread)) [[likely]] {
-    return thread.slot_cache[--thread.cached_slots];
-  }
+std::uint32_t take_slot_from_shares(ThreadState& thread) noexcept {
   const std::uint32_t shares = share_count();
   for (std::uint32_t i = 0; i < shares; ++i) {
     const std::uint32_t index = (thread.share_hint + i) % shares;
@@ -87,18 +71,18 @@ bool move_slot(std::uint32_t slot, std::uint64_t generation, SlotState from, Slo
                                                             std::memory_order_relaxed);
 }
 
-void give_slot_back(ThreadState& thread, std::uint32_t slot) noexcept {
-  Word& state = recorder.slots[slot].state;
-  state.store(pack_slot(slot_generation(state.load(std::memory_order_relaxed)), SlotState::free, false), std::memory_order_release);
-  if (thread.cached_slots < kSlotCache && may_use_cache(thread)) [[likely]] {
-    thread.slot_cache[thread.cached_slots++] = slot;
-  } else {
-    return_to_share(slot);
+void return_slot_to_share(std::uint32_t slot) noexcept {
+  LiveShare& share = recorder.shares[slot / kSlotsPerShare];
+  const std::uint32_t within = slot % kSlotsPerShare;
+  share.bitmap[within / 64].fetch_and(~(std::uint64_t{1} << (within % 64)), std::memory_order_release);
+  if (share.full.load(std::memory_order_relaxed) != 0) {
+    share.hint.store(within / 64, std::memory_order_relaxed);
+    share.full.store(0, std::memory_order_relaxed);
   }
 }
 
 void flush_slot_cache(ThreadState& thread) noexcept {
-  while (thread.cached_slots != 0) return_to_share(thread.slot_cache[--thread.cached_slots]);
+  while (thread.cached_slots != 0) return_slot_to_share(thread.slot_cache[--thread.cached_slots]);
 }
 
 std::uint64_t slot_word(std::uint32_t slot) noexcept { return recorder.slots[slot].state.load(std::memory_order_acquire); }

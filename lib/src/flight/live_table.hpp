@@ -32,7 +32,10 @@ struct LiveEntry {
 
 /// Takes a free slot: one that this thread freed lately, else from its own share, else from a neighbour's; kNoSlot when all are taken.
 /// Up to kSlotCache freed slots wait in each thread that owns a lane; their bitmap bits stay set, their state says `free`.
-[[nodiscard]] std::uint32_t take_slot(ThreadState& thread) noexcept;
+[[nodiscard]] std::uint32_t take_slot_from_shares(ThreadState& thread) noexcept;
+[[nodiscard]] inline std::uint32_t take_slot(ThreadState& thread) noexcept {
+  return thread.may_cache_slots() && thread.cached_slots != 0 ? thread.slot_cache[--thread.cached_slots] : take_slot_from_shares(thread);
+}
 
 /// Makes a taken slot live; returns its generation.
 std::uint64_t publish_slot(std::uint32_t slot, LiveEntry const& entry) noexcept;
@@ -40,8 +43,25 @@ std::uint64_t publish_slot(std::uint32_t slot, LiveEntry const& entry) noexcept;
 /// Moves a slot of this generation from `from` to `to`; false when it is in another state or of another generation.
 [[nodiscard]] bool move_slot(std::uint32_t slot, std::uint64_t generation, SlotState from, SlotState to) noexcept;
 
+/// live → freeing by the block's only owner: a check and a store, without the CAS that competing owners need.
+[[nodiscard]] inline bool move_slot_of_owner(std::uint32_t slot, std::uint64_t generation) noexcept {
+  Word& state = recorder.slots[slot].state;
+  if (state.load(std::memory_order_relaxed) != pack_slot(generation, SlotState::live, false)) return false;
+  state.store(pack_slot(generation, SlotState::freeing, false), std::memory_order_release);
+  return true;
+}
+
 /// Clears a slot in state freeing and gives it back. Also gives back a slot that was taken and never published.
-void give_slot_back(ThreadState& thread, std::uint32_t slot) noexcept;
+void return_slot_to_share(std::uint32_t slot) noexcept;
+inline void give_slot_back(ThreadState& thread, std::uint32_t slot) noexcept {
+  Word& state = recorder.slots[slot].state;
+  state.store(pack_slot(slot_generation(state.load(std::memory_order_relaxed)), SlotState::free, false), std::memory_order_release);
+  if (thread.may_cache_slots() && thread.cached_slots < kSlotCache) [[likely]] {
+    thread.slot_cache[thread.cached_slots++] = slot;
+  } else {
+    return_slot_to_share(slot);
+  }
+}
 /// Returns a thread's cached slots to their shares: when it gives its lane back.
 void flush_slot_cache(ThreadState& thread) noexcept;
 

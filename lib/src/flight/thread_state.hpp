@@ -36,6 +36,9 @@ struct ThreadState {
   LanePhase phase = LanePhase::fresh;
   /// True while the thread writes single-writer words. Read by its own signal handlers only: relaxed plus signal fences.
   std::atomic<bool> writing{false};
+
+  /// A nested operation (a signal handler's above all) may have interrupted the cache's owner half way through a change of it.
+  [[nodiscard]] bool may_cache_slots() const noexcept { return phase == LanePhase::owned && in_flight_depth <= 1; }
 };
 
 /// Initial-exec TLS (compile option): reading it is one instruction relative to the thread pointer.

@@ -104,13 +104,14 @@ struct Protocol {
 
   // ── pressure: one word {sequence (56), level (8)} ──
 
-  /// next = max(level(used), min(state, level(used + margin))): up at once, down only when the margin is free too.
-  static constexpr PressureLevel next_level(PressureLevel state, std::uint64_t used, std::uint64_t limit, std::uint64_t margin) noexcept {
+  /// `margin_word` as stored. next = max(level(used), min(state, level(used + margin))): up at once, down only when the margin is free too.
+  static constexpr PressureLevel next_level(PressureLevel state, std::uint64_t used, std::uint64_t limit,
+                                            std::uint64_t margin_word) noexcept {
     if ((limit & kLimitNone) != 0) return PressureLevel::none;
     const std::uint64_t budget = limit & kBytesMask;
     const PressureLevel now = pressure_level(used, budget);
     if (now >= state) return now;
-    const PressureLevel with_margin = pressure_level(used + margin, budget);
+    const PressureLevel with_margin = pressure_level(used + margin_bytes(margin_word, limit), budget);
     return with_margin < state ? (with_margin > now ? with_margin : now) : state;
   }
 
@@ -129,7 +130,7 @@ struct Protocol {
       const std::uint64_t used = Atomics::load_seq_cst(claim_word) & kBytesMask;
       const std::uint64_t limit = Atomics::load_seq_cst(limit_word);
       const auto from = static_cast<PressureLevel>(state & 0xFF);
-      const PressureLevel to = next_level(from, used, limit, margin_bytes(Atomics::load_relaxed(margin_word), limit));
+      const PressureLevel to = next_level(from, used, limit, Atomics::load_relaxed(margin_word));
       if (to == from) return;
       const std::uint64_t desired = ((state >> 8) + 1) << 8 | static_cast<std::uint8_t>(to);
       if (Atomics::cas_seq_cst(pressure_word, state, desired)) {

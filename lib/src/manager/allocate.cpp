@@ -1,5 +1,6 @@
 // The allocation path of a manager: claim first, admit after.
 #include <algorithm>
+#include <bit>
 #include <exception>
 
 #include "base/checked.hpp"
@@ -52,7 +53,7 @@ ClaimResult look(Ledger& ledger) noexcept {
 }
 
 // A request that no budget could ever hold, or that makes no sense: refused before anything is touched.
-tl::unexpected<Error> refuse_at_once(Request const& request, ErrorKind kind, std::string message) {
+Error refuse_at_once(Request const& request, ErrorKind kind, std::string message) {
   Ledger& ledger = request.core.ledger();
   const ClaimResult claim = look(ledger);
   const LaneSection section{request.thread};
@@ -60,10 +61,10 @@ tl::unexpected<Error> refuse_at_once(Request const& request, ErrorKind kind, std
   Error error = make_error(kind, Layer::request, std::move(message));
   error.requested = request.bytes;
   add_figures(error, ledger, claim);
-  return tl::unexpected{std::move(error)};
+  return error;
 }
 
-tl::unexpected<Error> refuse_over_budget(Request const& request, ClaimResult const& claim) {
+Error refuse_over_budget(Request const& request, ClaimResult const& claim) {
   Ledger& ledger = request.core.ledger();
   {
     const LaneSection section{request.thread};
@@ -73,11 +74,11 @@ tl::unexpected<Error> refuse_over_budget(Request const& request, ClaimResult con
   error.requested = request.bytes;
   add_figures(error, ledger, claim);
   add_holders(error, ledger);
-  return tl::unexpected{std::move(error)};
+  return error;
 }
 
 // The resource said no: the claim goes back, and the error keeps the layer and words of whoever refused.
-tl::unexpected<Error> refuse_by_resource(Request const& request, ClaimResult const& claim, Error error) {
+Error refuse_by_resource(Request const& request, ClaimResult const& claim, Error error) {
   Ledger& ledger = request.core.ledger();
   {
     const LaneSection section{request.thread};
@@ -90,13 +91,13 @@ tl::unexpected<Error> refuse_by_resource(Request const& request, ClaimResult con
   error.requested = request.bytes;
   add_figures(error, ledger, claim);
   add_holders(error, ledger);
-  return tl::unexpected{std::move(error)};
+  return error;
 }
 
 // No exception leaves the library, whatever a user's resource throws.
 Result<Block> ask_resource(Request const& request) noexcept {
   try {
-    return request.core.device().resource().allocate({.bytes = request.bytes,
+    return request.core.resource().allocate({.bytes = request.bytes,
                                                       .alignment = request.alignment,
                                                       .stream = request.arguments.stream,
                                                       .tag = request.tag});
@@ -109,8 +110,8 @@ Result<Block> ask_resource(Request const& request) noexcept {
 
 }  // namespace
 
-Result<Allocation> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site) {
-  if (flight::in_forked_child()) return tl::unexpected{forked_child_error()};
+std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site, Allocation& allocation) {
+  if (flight::in_forked_child()) return forked_child_error();
   flight::ThreadState& thread = flight::this_thread();
   Ledger& ledger = core.ledger();
   const std::optional<std::uint64_t> bytes = checked_mul(arguments.count, arguments.element_bytes);
@@ -132,9 +133,8 @@ Result<Allocation> allocate(Core& core, AllocArguments const& arguments, std::so
   if (*bytes == 0) {
     const LaneSection section{thread};
     ledger.book_empty(section, arguments.typed);
-    Allocation empty;
-    empty.core = &core;
-    return empty;
+    allocation.clear();
+    return std::nullopt;
   }
 
   ledger::InFlightScope in_flight{thread, ledger, InFlight::allocating, *bytes, request.start_ticks};
@@ -161,12 +161,17 @@ Result<Allocation> allocate(Core& core, AllocArguments const& arguments, std::so
   test_point(TestPoint::allocate_after_slot);
   const std::uint64_t alloc_word = ledger.admit(*bytes);
   test_point(TestPoint::allocate_after_admit);
-  Allocation allocation{.core = &core,
-                        .block = *block,
-                        .slot = slot,
-                        .site = request.site,
-                        .tag_entry = request.place.entry,
-                        .tag_cell = request.place.cell};
+  allocation.core = &core;
+  allocation.pointer = block->pointer;
+  allocation.bytes = *bytes;
+  allocation.stream = block->stream.value;
+  allocation.generation = block->generation;
+  allocation.slot = slot;
+  allocation.site = request.site;
+  allocation.tag = tag;
+  allocation.tag_entry = request.place.entry;
+  allocation.tag_cell = request.place.cell;
+  allocation.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(request.alignment));
   const LaneSection section{thread};
   allocation.slot_generation = ledger.book_allocation(section, {.bytes = *bytes,
                                                                 .alignment = request.alignment,
@@ -180,7 +185,7 @@ Result<Allocation> allocate(Core& core, AllocArguments const& arguments, std::so
                                                                 .site = request.site,
                                                                 .slot = slot,
                                                                 .typed = arguments.typed});
-  return allocation;
+  return std::nullopt;
 }
 
 }  // namespace headroom::manager

@@ -67,6 +67,8 @@ void Core::reopen(Device device, MemoryBudget budget, std::string_view name, std
   Registry& all = registry();
   name_ = name.empty() ? "manager-" + std::to_string(++all.managers_named) : std::string{name};
   device_ = std::move(device);
+  resource_ = &device_->resource();
+  ordinal_ = device_->ordinal();
   const MemoryInfo memory = device_->memory_info();
   ledger_.open(cell, name_, device_entry(all, *device_), budget);
   ledger_.cell().device_total.store(memory.total ? *memory.total + 1 : 0, std::memory_order_relaxed);

@@ -27,6 +27,9 @@ public:
 
   [[nodiscard]] ledger::Ledger& ledger() noexcept { return ledger_; }
   [[nodiscard]] Device const& device() const noexcept { return *device_; }
+  /// device().resource() and ordinal(), one load away.
+  [[nodiscard]] DeviceResource& resource() const noexcept { return *resource_; }
+  [[nodiscard]] std::int32_t ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
 
   // ── blocks whose free failed ──
@@ -40,6 +43,8 @@ private:
 
   std::atomic<std::uint32_t> handles_{0};  // relaxed up, acq_rel down: the last one sees all that the others did
   std::optional<Device> device_;
+  DeviceResource* resource_ = nullptr;
+  std::int32_t ordinal_ = 0;
   std::string name_;
   ledger::Ledger ledger_;
   std::mutex quarantine_mutex_;  // held over the list only, never over a call

@@ -107,7 +107,7 @@ std::uint64_t GpuMemoryManager::write_off_failed_deallocations() {
   if (flight::in_forked_child()) return 0;
   std::uint64_t bytes = 0;
   for (auto const& allocation : core_->take_quarantine()) {
-    if (manager::write_off(allocation)) bytes += allocation.block.bytes;
+    if (manager::write_off(allocation)) bytes += allocation.bytes;
   }
   return bytes;
 }

@@ -19,22 +19,35 @@ using flight::SlotState;
 using ledger::Booking;
 using ledger::Ledger;
 
+// A published slot has a generation of at least 1.
+bool is_tracked(Allocation const& allocation) noexcept { return allocation.slot_generation != 0; }
+
+Block block_of(Allocation const& allocation) noexcept {
+  return {.pointer = allocation.pointer,
+          .bytes = allocation.bytes,
+          .alignment = std::uint64_t{1} << allocation.alignment_log2,
+          .stream = {allocation.stream},
+          .generation = allocation.generation,
+          .device = allocation.core->ordinal(),
+          .tag = allocation.tag};
+}
+
 Booking booking_of(Allocation const& allocation, std::uint64_t start_ticks) noexcept {
-  return {.bytes = allocation.block.bytes,
-          .alignment = allocation.block.alignment,
-          .address = reinterpret_cast<std::uintptr_t>(allocation.block.pointer),
-          .stream = allocation.block.stream.value,
+  return {.bytes = allocation.bytes,
+          .alignment = std::uint64_t{1} << allocation.alignment_log2,
+          .address = reinterpret_cast<std::uintptr_t>(allocation.pointer),
+          .stream = allocation.stream,
           .start_ticks = start_ticks,
           .end_ticks = ticks_now(),
           .tag = {allocation.tag_entry, allocation.tag_cell},
           .site = allocation.site,
-          .slot = allocation.slot};
+          .slot = is_tracked(allocation) ? allocation.slot : flight::kNoSlot};
 }
 
 // No exception leaves the library, whatever a user's resource throws.
 Result<void> ask_resource(Allocation const& allocation) noexcept {
   try {
-    return allocation.core->device().resource().deallocate(allocation.block);
+    return allocation.core->resource().deallocate(block_of(allocation));
   } catch (std::exception const& thrown) {
     return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
   } catch (...) {
@@ -59,10 +72,10 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
 void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error, bool first) {
   Ledger& ledger = allocation.core->ledger();
   if (first) {
-    ledger.cell().failed_free_bytes.fetch_add(allocation.block.bytes, std::memory_order_relaxed);
+    ledger.cell().failed_free_bytes.fetch_add(allocation.bytes, std::memory_order_relaxed);
     ledger.cell().failed_frees.fetch_add(1, std::memory_order_relaxed);
   }
-  if (allocation.slot != flight::kNoSlot) {
+  if (is_tracked(allocation)) {
     // Ours alone while it says `freeing`: the move cannot fail.
     static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::failed));
     allocation.core->quarantine(allocation);
@@ -73,10 +86,10 @@ void book_failure(Allocation const& allocation, flight::ThreadState& thread, std
 
 void book_success(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, EventKind kind) {
   Ledger& ledger = allocation.core->ledger();
-  if (allocation.slot != flight::kNoSlot) {
+  if (is_tracked(allocation)) {
     flight::give_slot_back(thread, allocation.slot);
   } else {
-    ledger.cell().live_untracked_bytes.fetch_sub(allocation.block.bytes, std::memory_order_acq_rel);
+    ledger.cell().live_untracked_bytes.fetch_sub(allocation.bytes, std::memory_order_acq_rel);
     ledger.cell().live_untracked.fetch_sub(1, std::memory_order_relaxed);
   }
   test_point(TestPoint::free_after_slot);
@@ -98,30 +111,33 @@ Result<void> free_block(Allocation const& allocation, flight::ThreadState& threa
   }
   if (again) forget_failure(allocation);
   book_success(allocation, thread, start_ticks, EventKind::free);
-  return {};
+  return freed;
 }
 
 }  // namespace
 
 void forget_failure(Allocation const& allocation) noexcept {
   auto& cell = allocation.core->ledger().cell();
-  cell.failed_free_bytes.fetch_sub(allocation.block.bytes, std::memory_order_relaxed);
+  cell.failed_free_bytes.fetch_sub(allocation.bytes, std::memory_order_relaxed);
   cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
 }
 
 Result<void> release(Allocation& owned) {
-  const Allocation allocation = std::exchange(owned, {});
-  if (allocation.core == nullptr || allocation.block.pointer == nullptr) return {};
+  if (owned.core == nullptr) return success();  // empty, or released before
   // In a forked child the device and the books are the parent's: letting go is all that may happen here.
-  if (flight::in_forked_child()) return {};
+  if (flight::in_forked_child()) {
+    owned.clear();
+    return success();
+  }
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
-  if (allocation.slot != flight::kNoSlot &&
-      !flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::live, SlotState::freeing)) {
-    return refuse_misuse(allocation, thread, start_ticks);
-  }
-  return free_block(allocation, thread, start_ticks, false);
+  const ledger::InFlightScope in_flight{thread, owned.core->ledger(), InFlight::freeing, owned.bytes, start_ticks};
+  // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
+  Result<void> freed = !is_tracked(owned) || flight::move_slot_of_owner(owned.slot, owned.slot_generation)
+                           ? free_block(owned, thread, start_ticks, false)
+                           : refuse_misuse(owned, thread, start_ticks);
+  owned.clear();
+  return freed;
 }
 
 void release_or_count(Allocation& owned) noexcept {
@@ -131,13 +147,13 @@ void release_or_count(Allocation& owned) noexcept {
 }
 
 bool host_accessible(Allocation const& allocation) noexcept {
-  return allocation.block.pointer != nullptr && allocation.core->device().resource().host_accessible();
+  return allocation.pointer != nullptr && allocation.core->resource().host_accessible();
 }
 
 Result<void> retry(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
     return fail(ErrorKind::double_free, Layer::manager, "the block is no longer in quarantine");
   }
@@ -148,7 +164,7 @@ Result<void> retry(Allocation const& allocation) {
 bool write_off(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.block.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) return false;
   forget_failure(allocation);
   book_success(allocation, thread, start_ticks, EventKind::write_off);

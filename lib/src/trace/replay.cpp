@@ -17,7 +17,8 @@ struct ReplayResult::LiveSet {
   std::vector<trace::Slot> slots;
 };
 
-ReplayResult::ReplayResult(ReplayFigures figures, std::optional<ReplayRefusal> first_refusal, std::unique_ptr<LiveSet> live) noexcept
+ReplayResult::ReplayResult(ReplayFigures figures, std::optional<ReplayRefusal> first_refusal,
+                           std::unique_ptr<LiveSet> live) noexcept
     : figures_{figures}, first_refusal_{std::move(first_refusal)}, live_{std::move(live)} {}
 ReplayResult::ReplayResult(ReplayResult&&) noexcept = default;
 ReplayResult& ReplayResult::operator=(ReplayResult&&) noexcept = default;
@@ -28,7 +29,8 @@ namespace {
 [[nodiscard]] Result<void> check(TraceHistory::Data const& data, ReplayOptions const& options) {
   auto const refuse = [](ErrorKind kind, std::string message) { return fail(kind, Layer::request, std::move(message)); };
   if (options.loops == 0) return refuse(ErrorKind::invalid_argument, "0 loops; expected at least 1");
-  if (options.speed && !(std::isfinite(*options.speed) && *options.speed > 0)) {
+  auto const is_speed = !options.speed || (std::isfinite(*options.speed) && *options.speed > 0);
+  if (!is_speed) {
     return refuse(ErrorKind::invalid_argument, "speed " + std::to_string(*options.speed) + "; expected a number above 0");
   }
   if (options.stretch && options.stretch->count() <= 0) {

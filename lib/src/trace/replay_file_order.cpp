@@ -41,8 +41,8 @@ public:
 private:
   static constexpr int kWait = 0, kGo = 1, kOver = 2;
   struct alignas(64) Flag {
-    // Written release by whoever has the turn, read acquire by the flag's thread: carries everything the turn guards with it. An int,
-    // since that is what the system's wait works on directly.
+    // Written release by whoever has the turn, read acquire by the flag's thread: carries everything the turn guards with it. An
+    // int, since that is what the system's wait works on directly.
     std::atomic<int> word{kWait};
   };
   std::vector<Flag> flags_;
@@ -87,7 +87,8 @@ private:
 
 }  // namespace
 
-Result<void> run_in_file_order(TraceHistory::Data const& data, Player& player, Pace& pace, Loops& loops, ReplayProgress* progress) {
+Result<void> run_in_file_order(TraceHistory::Data const& data, Player& player, Pace& pace, Loops& loops,
+                               ReplayProgress* progress) {
   FileOrder order{data, player, pace, loops, progress};
   if (data.thread_ids.size() <= 1) {
     static_cast<void>(order.advance(0));

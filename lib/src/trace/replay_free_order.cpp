@@ -1,6 +1,6 @@
-// Every recorded thread at its own pace. Kept are its own order, and that an allocation precedes its free. This cannot deadlock: a
-// free waits only for a step that stands before it in the file, and in every set of waiting threads the one whose step stands first
-// in the file waits for nobody.
+// Every recorded thread at its own pace. Kept are its own order, and that an allocation precedes its free. This cannot deadlock:
+// a free waits only for a step that stands before it in the file, and in every set of waiting threads the one whose step stands
+// first in the file waits for nobody.
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -122,7 +122,8 @@ private:
 
 }  // namespace
 
-Result<void> run_in_free_order(TraceHistory::Data const& data, Player& player, Pace& pace, Loops& loops, ReplayProgress* progress) {
+Result<void> run_in_free_order(TraceHistory::Data const& data, Player& player, Pace& pace, Loops& loops,
+                               ReplayProgress* progress) {
   if (data.steps.empty()) return {};
   FreeOrder order{data, player, pace, loops, progress};
   return run_threads(data, [&order](std::uint32_t thread) { order.run(thread); });

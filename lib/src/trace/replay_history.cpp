@@ -126,6 +126,7 @@ std::chrono::microseconds TraceHistory::duration() const noexcept {
 std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
   auto const names = trace::tag_names(*data_, tags);
   std::vector<TraceHolder> now;
+  now.reserve(names.size());
   for (auto const& name : names) now.push_back({.tag = name});
   auto at_peak = now;
   std::uint64_t live = 0;
@@ -151,7 +152,8 @@ std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
   }
   if (is_new_peak) at_peak = now;
   std::erase_if(at_peak, [](TraceHolder const& holder) { return holder.bytes == 0; });
-  std::ranges::stable_sort(at_peak, std::ranges::greater{}, &TraceHolder::bytes);
+  std::ranges::sort(
+      at_peak, [](TraceHolder const& a, TraceHolder const& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.tag < b.tag; });
   return at_peak;
 }
 

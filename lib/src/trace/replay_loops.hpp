@@ -28,8 +28,8 @@ public:
   [[nodiscard]] std::vector<Slot>& slots() noexcept { return slots_; }
   [[nodiscard]] Tally& tally() noexcept { return tally_; }
 
-  /// After the last step of a loop. Returns false when the replay is over, with everything left as it is; else this loop's rest was
-  /// freed and the next one begun.
+  /// After the last step of a loop. Returns false when the replay is over, with everything left as it is; else this loop's rest
+  /// was freed and the next one begun.
   [[nodiscard]] bool next() {
     figures_.elapsed_seconds = pace_.elapsed_seconds();
     events_left_ -= end_;

@@ -42,7 +42,8 @@ public:
   /// Returns false when the replay was stopped before the step was due.
   [[nodiscard]] bool wait_for(Step const& step, std::size_t position) const {
     if (stopped()) return false;
-    if (!is_paced_) [[likely]] return true;
+    if (!is_paced_) [[likely]]
+      return true;
     auto const units = by_position_ ? static_cast<double>(position) : static_cast<double>(step.time_us) * 1e3;
     return wait_until(units * factor_);
   }

@@ -25,7 +25,7 @@ struct Tally {
   std::uint64_t allocations = 0, frees = 0, failures = 0, refused = 0, unmatched_frees = 0, failed_frees = 0;
   std::optional<ReplayRefusal> first_refusal;
 
-  void add(Tally&& other) {
+  void add(Tally other) {
     allocations += other.allocations;
     frees += other.frees;
     failures += other.failures;

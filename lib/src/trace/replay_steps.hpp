@@ -13,11 +13,11 @@
 namespace headroom::trace {
 
 enum class StepAction : std::uint8_t {
-  allocate,      // into an empty slot
-  free,          // what its slot holds; bytes are those of the allocation
-  empty,         // zero bytes at no address: requested or freed, and never live
-  empty_free,    // … its free
-  failure,       // recorded `allocate failure`
+  allocate,    // into an empty slot
+  free,        // what its slot holds; bytes are those of the allocation
+  empty,       // zero bytes at no address: requested or freed, and never live
+  empty_free,  // … its free
+  failure,     // recorded `allocate failure`
   unmatched_free,
 };
 

@@ -25,7 +25,7 @@ std::string number_text(std::uint64_t number) {
   constexpr std::uint64_t kLargestCounter = 0xFFFF'FFFF;
   std::array<char, 24> digits{};
   auto const base = number > kLargestCounter ? 16 : 10;
-  auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), number, base).ptr;
+  auto* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number, base).ptr;
   return (base == 16 ? "0x" : "") + std::string{digits.data(), end};
 }
 

@@ -12,7 +12,7 @@
 
 namespace headroom::trace {
 
-inline constexpr std::uint64_t kMediumBytes = std::uint64_t{1} << 20U;   // the smallest of the middle class
+inline constexpr std::uint64_t kMediumBytes = std::uint64_t{1} << 20U;  // the smallest of the middle class
 inline constexpr std::uint64_t kLargeBytes = std::uint64_t{32} << 20U;  // the largest of the middle class
 
 /// The names of a history's tags, by tag_index. `none` has one name, the empty one: the default tag.

@@ -25,8 +25,8 @@ inline void relax_cpu() noexcept { std::this_thread::yield(); }
 /// How often to look before sleeping: about as long as a hand-over to a thread that sleeps would take.
 inline constexpr int kSpins = 200;
 
-/// Runs body(thread index) in a thread for every recorded thread and waits for all; a single one runs here. Either all bodies run or,
-/// when a thread cannot be started, none.
+/// Runs body(thread index) in a thread for every recorded thread and waits for all; a single one runs here. Either all bodies run
+/// or, when a thread cannot be started, none.
 template <class Body>
 [[nodiscard]] Result<void> run_threads(TraceHistory::Data const& data, Body const& body) {
   auto const count = static_cast<std::uint32_t>(data.thread_ids.size());
@@ -35,7 +35,8 @@ template <class Body>
     return {};
   }
   constexpr int kClosed = 0, kOpen = 1, kCancelled = 2;
-  std::atomic<int> gate{kClosed};  // written once, below; read by every thread; acquire and release are not needed but cost nothing
+  std::atomic<int> gate{
+      kClosed};  // written once, below; read by every thread; acquire and release are not needed but cost nothing
   auto const set_gate = [&gate](int state) {
     gate.store(state, std::memory_order_release);
     gate.notify_all();

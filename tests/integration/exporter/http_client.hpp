@@ -22,7 +22,8 @@ using Moment = std::chrono::steady_clock::time_point;
 
 class Client {
 public:
-  explicit Client(std::uint16_t port, bool ipv6 = false) : socket_{::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+  explicit Client(std::uint16_t port, bool ipv6 = false)
+      : socket_{::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
     if (ipv6) {
       sockaddr_in6 address{};
       address.sin6_family = AF_INET6;

@@ -35,13 +35,15 @@ using FamilyList = std::vector<prometheus::MetricFamily>;
   std::vector<prometheus::ClientMetric> found;
   for (auto const& family : families) {
     if (family.name != "headroom_" + std::string{name}) continue;
-    std::ranges::copy_if(family.metric, std::back_inserter(found), [&](auto const& sample) { return has_labels(sample, wanted); });
+    std::ranges::copy_if(family.metric, std::back_inserter(found),
+                         [&](auto const& sample) { return has_labels(sample, wanted); });
   }
   return found;
 }
 
 /// The value of the only sample with these labels; nothing when there is none. More than one fails the test.
-[[nodiscard]] inline std::optional<double> value_of(FamilyList const& families, std::string_view name, Wanted const& wanted = {}) {
+[[nodiscard]] inline std::optional<double> value_of(FamilyList const& families, std::string_view name,
+                                                    Wanted const& wanted = {}) {
   const auto found = samples_of(families, name, wanted);
   EXPECT_LE(found.size(), 1U) << name << " is ambiguous";
   if (found.empty()) return std::nullopt;

@@ -18,12 +18,12 @@ TEST(SafeLabelValue, leaves_good_text_alone) {
 
 TEST(SafeLabelValue, replaces_each_invalid_byte) {
   EXPECT_EQ(safe_label_value("\xff\xfe"), std::string{kReplacement} + kReplacement);
-  EXPECT_EQ(safe_label_value("a\xC3"), std::string{"a"} + kReplacement);                  // cut off
-  EXPECT_EQ(safe_label_value("\xC0\xAF"), std::string{kReplacement} + kReplacement);      // overlong
-  EXPECT_EQ(safe_label_value("\xE0\x9F\xBF").substr(0, 3), kReplacement);                 // overlong
-  EXPECT_EQ(safe_label_value("\xED\xA0\x80").substr(0, 3), kReplacement);                 // surrogate
-  EXPECT_EQ(safe_label_value("\xF4\x90\x80\x80").substr(0, 3), kReplacement);             // above U+10FFFF
-  EXPECT_EQ(safe_label_value("\xC3(x"), std::string{kReplacement} + "(x");                // the next character survives
+  EXPECT_EQ(safe_label_value("a\xC3"), std::string{"a"} + kReplacement);              // cut off
+  EXPECT_EQ(safe_label_value("\xC0\xAF"), std::string{kReplacement} + kReplacement);  // overlong
+  EXPECT_EQ(safe_label_value("\xE0\x9F\xBF").substr(0, 3), kReplacement);             // overlong
+  EXPECT_EQ(safe_label_value("\xED\xA0\x80").substr(0, 3), kReplacement);             // surrogate
+  EXPECT_EQ(safe_label_value("\xF4\x90\x80\x80").substr(0, 3), kReplacement);         // above U+10FFFF
+  EXPECT_EQ(safe_label_value("\xC3(x"), std::string{kReplacement} + "(x");            // the next character survives
 }
 
 TEST(SafeLabelValue, replaces_control_characters_that_end_lines) {

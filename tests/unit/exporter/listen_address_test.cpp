@@ -36,9 +36,10 @@ TEST_P(RefusedAddress, names_the_value_and_what_was_expected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Texts, RefusedAddress,
-                         testing::Values("", "localhost", "127.0.0.1", "127.0.0.1:", ":", "65536", "99999999999999999999", "127.0.0.1:-1",
-                                         "127.0.0.1:80x", "127.0.0.1:+80", "127.0.0.1:0x50", "::1:9478", "[::1]", "[::1]9478", "[::1:9478",
-                                         "[127.0.0.1]:80", "[]:80", "a b:80", "http://127.0.0.1:80", "1.2.3.4/8:80"));
+                         testing::Values("", "localhost", "127.0.0.1", "127.0.0.1:", ":", "65536", "99999999999999999999",
+                                         "127.0.0.1:-1", "127.0.0.1:80x", "127.0.0.1:+80", "127.0.0.1:0x50", "::1:9478", "[::1]",
+                                         "[::1]9478", "[::1:9478", "[127.0.0.1]:80", "[]:80", "a b:80", "http://127.0.0.1:80",
+                                         "1.2.3.4/8:80"));
 
 TEST(ListenAddress, shows_no_control_characters_and_no_novel) {
   const auto address = parse_listen_address("\x1B[31m" + std::string(5000, 'x'));

@@ -51,8 +51,11 @@ protected:
 TEST_F(Collect, labels_say_whose_figures_these_are) {
   const auto found = samples_of(families(), "allocated_bytes");
   ASSERT_EQ(found.size(), 1U);
-  const Labels expected{{"process", "train"}, {"pid", "42"}, {"run", flight::short_run(0x0123456789abcdefULL)},
-                        {"device", "1"},      {"manager", "pool"}};
+  const Labels expected{{"process", "train"},
+                        {"pid", "42"},
+                        {"run", flight::short_run(0x0123456789abcdefULL)},
+                        {"device", "1"},
+                        {"manager", "pool"}};
   EXPECT_EQ(found.front().label, expected);
 }
 
@@ -132,10 +135,12 @@ TEST_F(Collect, counters_are_sums_over_lanes) {
 }
 
 TEST_F(Collect, failures_by_reason_and_layer_exist_from_the_start) {
-  file_.tallies(kPoolCell).refusals[static_cast<std::size_t>(ErrorKind::over_budget)][static_cast<std::size_t>(Layer::manager)] = 17;
+  file_.tallies(kPoolCell).refusals[static_cast<std::size_t>(ErrorKind::over_budget)][static_cast<std::size_t>(Layer::manager)] =
+      17;
   file_.tallies(kPoolCell).refusals[static_cast<std::size_t>(ErrorKind::io)][static_cast<std::size_t>(Layer::runtime)] = 2;
   EXPECT_EQ(value("allocation_failures_total", {{"reason", "over_budget"}, {"layer", "manager"}}), 17);
-  EXPECT_EQ(value("allocation_failures_total", {{"reason", "io"}, {"layer", "runtime"}}), 2);  // unexpected, so shown when it happens
+  EXPECT_EQ(value("allocation_failures_total", {{"reason", "io"}, {"layer", "runtime"}}),
+            2);  // unexpected, so shown when it happens
   EXPECT_EQ(value("allocation_failures_total", {{"reason", "device_out_of_memory"}, {"layer", "driver"}}), 0);
   EXPECT_EQ(value("allocation_failures_total", {{"reason", "parse"}}), std::nullopt);
   for (const char* reason : {"driver", "double_free", "unknown_pointer", "wrong_size", "wrong_owner", "use_after_free"}) {
@@ -166,7 +171,7 @@ TEST_F(Collect, a_device_account_is_no_row_among_managers) {
   account.alloc = 4000;
   EXPECT_EQ(value("device_budget_bytes", {{"device", "1"}}), 5000);
   EXPECT_EQ(value("device_claimed_bytes", {{"device", "1"}}), 4000);
-  EXPECT_EQ(value("allocated_bytes"), 600);  // the manager's, and only its
+  EXPECT_EQ(value("allocated_bytes"), 600);                                          // the manager's, and only its
   EXPECT_EQ(samples_of(families(), "device_claimed_bytes").at(0).label.size(), 4U);  // process, pid, run, device
 }
 

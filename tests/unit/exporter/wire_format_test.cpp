@@ -67,7 +67,8 @@ TEST(WireFormat, one_manager_has_more_than_50_samples_before_anything_happened) 
 TEST(WireFormat, strange_names_cost_nobody_a_scrape) {
   auto file = fresh_file();
   const std::string ten_thousand(10'000, 'x');
-  const std::vector<std::string> names{"a\"b", "c\\d", "e\nf", "\xff\xfe", "", ten_thousand, "\xF0\x9F\x9A\x80", std::string{"g\0h", 3}, "i\rj", "k}l{"};
+  const std::vector<std::string> names{
+      "a\"b", "c\\d", "e\nf", "\xff\xfe", "", ten_thousand, "\xF0\x9F\x9A\x80", std::string{"g\0h", 3}, "i\rj", "k}l{"};
   for (std::uint32_t index = 0; index < names.size(); ++index) {
     file.put_name(10 + index, flight::EntryKind::tag, 2, index, names[index]);
     file.lane(0).tags[index].bytes = index + 1;
@@ -101,8 +102,8 @@ TEST(WireFormat, hostile_figures_give_no_NaN_no_negative_and_no_doubles) {
   // All ones wherever a reader adds up or subtracts.
   const auto all = ~std::uint64_t{0};
   auto& cell = file.ledger(0);
-  for (auto* word : {&cell.claim, &cell.alloc, &cell.peak, &cell.unspent, &cell.failed_free_bytes, &cell.device_total, &cell.device_free,
-                     &cell.pressure, &cell.sentinel_bytes}) {
+  for (auto* word : {&cell.claim, &cell.alloc, &cell.peak, &cell.unspent, &cell.failed_free_bytes, &cell.device_total,
+                     &cell.device_free, &cell.pressure, &cell.sentinel_bytes}) {
     word->store(all);
   }
   for (auto& word : file.lane(0).counters[0].use_histogram) word = all;

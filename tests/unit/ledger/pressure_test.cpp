@@ -34,13 +34,14 @@ TEST(PressureLevels, narrow_and_wide_arithmetic_agree) {
 
 TEST(PressureState, falls_only_when_the_margin_is_free_too) {
   constexpr std::uint64_t kLimit = ledger::pack_limit(1000, true, false);
-  EXPECT_EQ(Steps::next_level(none, 700, kLimit, 10), low);
-  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 10), low);
-  EXPECT_EQ(Steps::next_level(low, 690, kLimit, 10), low);   // 690 + 10 is the boundary
-  EXPECT_EQ(Steps::next_level(low, 689, kLimit, 10), none);
-  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 0), none);   // margin 0: the seed's own behaviour
-  EXPECT_EQ(Steps::next_level(critical, 100, kLimit, 10), none);
-  EXPECT_EQ(Steps::next_level(critical, 0, ledger::pack_limit(0, false, true), 0), none);
+  // Margin words: bytes + 1.
+  EXPECT_EQ(Steps::next_level(none, 700, kLimit, 11), low);
+  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 11), low);
+  EXPECT_EQ(Steps::next_level(low, 690, kLimit, 11), low);   // 690 + 10 is the boundary
+  EXPECT_EQ(Steps::next_level(low, 689, kLimit, 11), none);
+  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 1), none);   // margin 0: the seed's own behaviour
+  EXPECT_EQ(Steps::next_level(critical, 100, kLimit, 11), none);
+  EXPECT_EQ(Steps::next_level(critical, 0, ledger::pack_limit(0, false, true), 1), none);
 }
 
 TEST(PressureState, one_byte_around_a_boundary_a_hundred_thousand_times_is_one_transition) {

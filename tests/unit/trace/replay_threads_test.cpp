@@ -26,7 +26,8 @@ public:
     std::scoped_lock const lock{mutex_};
     notes_.push_back({std::this_thread::get_id(), request.bytes, request.stream.value});
     next_ += 4096;
-    return Block{.pointer = reinterpret_cast<void*>(next_), .bytes = request.bytes, .stream = request.stream, .tag = request.tag};
+    auto* const pointer = reinterpret_cast<void*>(next_);  // NOLINT(performance-no-int-to-ptr): only a number here
+    return Block{.pointer = pointer, .bytes = request.bytes, .stream = request.stream, .tag = request.tag};
   }
   Result<void> deallocate(Block const&) override { return {}; }
   std::uint64_t bytes_outstanding() const noexcept override { return 0; }
@@ -54,7 +55,8 @@ TEST(replay_in_file_order, applies_each_record_in_its_own_thread_and_in_the_orde
   std::vector<int> const threads = {3, 3, 9, 3, 5, 5, 9, 9, 9, 3, 5, 3};
   std::string records;
   for (std::size_t i = 0; i < threads.size(); ++i) {
-    records += std::to_string(threads[i]) + "," + std::to_string(i) + ",allocate,0x" + std::to_string(i + 1) + "," + std::to_string(i + 1) + ",0\n";
+    records += std::to_string(threads[i]) + "," + std::to_string(i) + ",allocate,0x" + std::to_string(i + 1) + "," +
+               std::to_string(i + 1) + ",0\n";
   }
   auto const resource = std::make_shared<NotingResource>();
   ReplayOptions options;
@@ -100,7 +102,7 @@ TEST(replay_in_file_order, gives_exact_figures_for_interleaved_threads) {
 }
 
 TEST(replay_in_free_order, keeps_allocations_before_their_frees) {
-  // Every block is freed by the other thread, and the addresses repeat, so that only waiting for the right allocation gives 0 live.
+  // Every block is freed by the other thread, and the addresses repeat, so that only waiting for the right one gives 0 live.
   std::string records;
   for (int i = 0; i < 300; ++i) {
     auto const pointer = "0x" + std::to_string(i % 3 + 1);

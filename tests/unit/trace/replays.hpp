@@ -34,7 +34,8 @@ namespace headroom::test {
   return std::move(*manager);
 }
 
-[[nodiscard]] inline ReplayResult replayed(TraceHistory const& history, GpuMemoryManager const& manager, ReplayOptions const& options = {}) {
+[[nodiscard]] inline ReplayResult replayed(TraceHistory const& history, GpuMemoryManager const& manager,
+                                           ReplayOptions const& options = {}) {
   auto result = replay(history, manager, options);
   if (!result) throw std::runtime_error{result.error().to_string()};
   return std::move(*result);

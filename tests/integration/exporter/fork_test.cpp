@@ -1,0 +1,151 @@
+// Fork and exit with an exporter at work: nothing hangs, and no port stays taken.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <headroom/exporter.hpp>
+
+#include "http_client.hpp"
+
+namespace headroom {
+namespace {
+
+using namespace std::chrono_literals;
+using flight::ExporterState;
+using test::Client;
+using test::get;
+
+std::string loopback(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
+
+Exporter start_anywhere() { return Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail}).value(); }
+
+/// Waits for the child; its exit status, −1 when it had to be killed.
+int wait_for(pid_t child, std::chrono::milliseconds patience = 5s) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+TEST(Fork, the_parent_serves_and_the_child_does_not) {
+  auto exporter = start_anywhere();
+  const auto port = exporter.port();
+  const Client open_connection{port};  // the child must not keep it either
+  std::this_thread::sleep_for(50ms);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool says_so = exporter.state() == ExporterState::stopped && exporter.port() == 0 && !exporter.reason().empty();
+    exporter.stop();
+    {
+      const auto gone = std::move(exporter);
+    }
+    _exit(says_so ? 0 : 1);
+  }
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(get(port, "/metrics").status, 200);
+}
+
+TEST(Fork, a_child_that_lives_on_does_not_hold_the_port) {
+  auto exporter = start_anywhere();
+  const auto port = exporter.port();
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  exporter.stop();
+  EXPECT_FALSE(Client{port}.connected());
+  auto again = Exporter::start({.listen = loopback(port), .policy = BindPolicy::fail});
+  EXPECT_TRUE(again) << again.error().message;
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST(Fork, a_child_may_start_one_of_its_own_and_exit_normally) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer ends a forked child that starts a thread";
+#endif
+  auto exporter = start_anywhere();
+  const pid_t child = fork();
+  if (child == 0) {
+    auto own = Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail});
+    const bool serves = own && get(own->port(), "/-/healthy").status == 200;
+    std::exit(serves ? 0 : 1);  // with both objects alive
+  }
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(get(exporter.port(), "/-/healthy").status, 200);
+}
+
+TEST(Fork, while_scrapes_run) {
+  auto exporter = start_anywhere();
+  std::atomic<bool> done{false};
+  std::thread scraper{[&] {
+    while (!done) (void)get(exporter.port(), "/metrics");
+  }};
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      exporter.stop();
+      _exit(0);
+    }
+    EXPECT_EQ(wait_for(child), 0);
+  }
+  done = true;
+  scraper.join();
+}
+
+/// Runs `body` in a child that then exits as a program does.
+template <class Body>
+int exit_status_of(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    std::exit(7);
+  }
+  return wait_for(child);
+}
+
+TEST(Exit, in_any_order) {
+  EXPECT_EQ(exit_status_of([] { static Exporter const held = start_anywhere(); }), 7);
+  EXPECT_EQ(exit_status_of([] {
+              static Exporter* never_destroyed = nullptr;
+              never_destroyed = std::make_unique<Exporter>(start_anywhere()).release();
+              (void)never_destroyed->port();
+            }),
+            7);
+  EXPECT_EQ(exit_status_of([] {
+              static std::optional<Exporter> held;
+              held.emplace(start_anywhere());
+              static const Client idle{held->port()};
+              (void)idle.say("GET /");
+            }),
+            7);
+  EXPECT_EQ(exit_status_of([] {
+              auto held = start_anywhere();
+              for (int count = 0; count < 20; ++count) (void)get(held.port(), "/metrics");
+              std::thread{[port = held.port()] {
+                while (true) (void)get(port, "/metrics");
+              }}.detach();
+              std::this_thread::sleep_for(20ms);
+              std::exit(7);  // in the middle of scrapes
+            }),
+            7);
+}
+
+}  // namespace
+}  // namespace headroom
