@@ -1,0 +1,65 @@
+// alloc<T> and its free with everything on: budget, peak, tags, live table, histograms, pressure, two events.
+#include <random>
+#include <vector>
+
+#include "managers.hpp"
+#include "timing.hpp"
+
+namespace headroom::bench {
+namespace {
+
+const AllocTag kTag{"bench"};
+
+GpuMemoryManager& shared_manager() {
+  static GpuMemoryManager& manager = *new GpuMemoryManager{test::null_manager(MemoryBudget::with_limit(std::uint64_t{1} << 40), "bench")};
+  return manager;
+}
+
+void pair(benchmark::State& state) {
+  GpuMemoryManager& manager = shared_manager();
+  Sampler sampler;
+  for (auto _ : state) {
+    sampler.run([&] { benchmark::DoNotOptimize(manager.alloc<std::byte>(1024, kTag)); });
+  }
+  sampler.report(state);
+  target(state, state.threads() == 1 ? 100 : state.threads() == 8 ? 1900 : 0);
+}
+BENCHMARK(pair)->Apply(all_thread_counts);
+
+// Frees a random one of `live` blocks and allocates it anew.
+void pair_with_live_blocks(benchmark::State& state) {
+  GpuMemoryManager& manager = shared_manager();
+  std::vector<TrackedBuffer<std::byte>> held;
+  for (std::int64_t i = 0; i < state.range(0); ++i) held.push_back(manager.alloc<std::byte>(1024, kTag).value());
+  std::minstd_rand random{static_cast<unsigned>(state.thread_index()) + 1};
+  Sampler sampler;
+  for (auto _ : state) {
+    auto& place = held[random() % held.size()];
+    sampler.run([&] {
+      place = {};
+      place = std::move(*manager.alloc<std::byte>(1024, kTag));
+    });
+  }
+  sampler.report(state);
+}
+BENCHMARK(pair_with_live_blocks)->Arg(64)->Arg(20'000)->UseRealTime();
+BENCHMARK(pair_with_live_blocks)->Arg(64)->Apply(all_thread_counts);
+
+void refusal(benchmark::State& state) {
+  auto manager = test::null_manager(MemoryBudget::with_limit(1000), "refusals");
+  for (auto _ : state) benchmark::DoNotOptimize(manager.alloc<std::byte>(1001, kTag));
+}
+BENCHMARK(refusal);
+
+void null_resource_alone(benchmark::State& state) {
+  const Device device = null_device().value();
+  for (auto _ : state) {
+    auto block = device.resource().allocate({.bytes = 1024});
+    benchmark::DoNotOptimize(block);
+    benchmark::DoNotOptimize(device.resource().deallocate(*block));
+  }
+}
+BENCHMARK(null_resource_alone)->UseRealTime();
+
+}  // namespace
+}  // namespace headroom::bench
