@@ -1,0 +1,14 @@
+// headroom: everything a program needs to allocate through it. Exporters and readers have headers of their own.
+// Layer: trace
+#pragma once
+
+#include <headroom/budget.hpp>
+#include <headroom/byte_size.hpp>
+#include <headroom/device.hpp>
+#include <headroom/error.hpp>
+#include <headroom/flight_publish.hpp>
+#include <headroom/host_resource.hpp>
+#include <headroom/manager.hpp>
+#include <headroom/null_resource.hpp>
+#include <headroom/pressure.hpp>
+#include <headroom/tag.hpp>
