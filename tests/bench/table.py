@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints Google Benchmark's JSON as a table: tests/bench/table.py [build/bench.json]
 
-One row a benchmark. `median` is over the repetitions, in nanoseconds per iteration of real time. `p99` and `max` are of single
+One row a benchmark. `median` is over the repetitions, in nanoseconds of real time that one iteration takes one thread. `p99` and `max` are of single
 operations when the benchmark measured them (counters p99 or p99_ns, max or max_ns); otherwise they are of the repetitions and
 stand in brackets. `target` shows the counter target_ns. All other counters follow at the end of the row.
 """
@@ -56,7 +56,8 @@ def row(name, runs):
                    if run.get("error_occurred") or run.get("skipped")), None)
     if broken is not None:
         return [name, "–", "–", "–", "–", f"not measured: {broken}"]
-    times = [run["real_time"] * TO_NS[run.get("time_unit", "ns")] for run in runs]
+    # Google Benchmark divides by the iterations of all threads together: what one thread waits for is so many times longer.
+    times = [run["real_time"] * TO_NS[run.get("time_unit", "ns")] * run.get("threads", 1) for run in runs]
     p99, largest = counter(runs, "p99_ns", "p99"), counter(runs, "max_ns", "max")
     rest = [f"{key}={number(counter(runs, key))}" for key, value in runs[0].items()
             if key not in STANDARD | OWN_COLUMNS and isinstance(value, (int, float))]
@@ -95,7 +96,7 @@ def main(arguments):
         print("  ".join([*cells, line[5]]).rstrip())
         if index == 0:
             print("─" * (sum(widths) + 8))
-    print("\n[brackets]: of whole repetitions; without: of single operations. Times are real time per iteration.")
+    print("\n[brackets]: of whole repetitions; without: of single operations. Times are real time of one iteration in one thread.")
     return 0
 
 

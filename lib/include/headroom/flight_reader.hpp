@@ -259,6 +259,7 @@ private:
     std::uint64_t next_if_quiet = 0;     // where the first poll starts when it is a post-mortem
     std::uint64_t shown_uncommitted = 0;  // 1 + its number
   };
+  void reserve_for_pending(std::vector<Event>& events) const;
   void poll_ring(std::uint32_t lane, Ring ring, bool dead, std::vector<Event>& events, std::vector<Gap>& gaps);
 
   FlightView view_;

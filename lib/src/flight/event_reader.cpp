@@ -63,9 +63,25 @@ void EventReader::poll(std::vector<Event>& events, std::vector<Gap>& gaps, bool 
     }
   }
   polled_ = true;
+  reserve_for_pending(events);
   for (std::uint32_t lane = 0; lane < follows_.size(); ++lane) {
     for (auto const ring : {Ring::main, Ring::journal}) poll_ring(lane, ring, dead, events, gaps);
   }
+}
+
+// Growing step by step would copy everything twice.
+void EventReader::reserve_for_pending(std::vector<Event>& events) const {
+  std::uint64_t pending = 0;
+  for (std::uint32_t lane = 0; lane < follows_.size(); ++lane) {
+    for (auto const ring : {Ring::main, Ring::journal}) {
+      auto const reader = view_.mapped_->ring(lane, ring);
+      auto const written = reader.written();
+      auto const next = std::max(follows_[lane][index_of(ring)].next, reader.oldest());
+      pending += written > next ? written - next : 0;
+    }
+  }
+  // A hostile head cannot ask for more than the rings hold: oldest() follows it.
+  if (pending > events.capacity() - events.size()) events.reserve(events.size() + pending);
 }
 
 void EventReader::poll_ring(std::uint32_t lane, Ring ring, bool dead, std::vector<Event>& events, std::vector<Gap>& gaps) {
@@ -108,8 +124,54 @@ std::optional<Layer> Event::error_layer() const noexcept {
 }
 
 void sort_timeline(std::vector<Event>& events) {
-  auto const key = [](Event const& event) { return std::tuple{event.ticks, event.lane, event.ring, event.number}; };
-  std::ranges::sort(events, [&](Event const& a, Event const& b) { return key(a) < key(b); });
+  // Rings come in order one after the other: a few long runs. Merging keys of 16 bytes and moving each event once takes a tenth of
+  // what sorting the events themselves would.
+  struct Key {
+    std::uint64_t ticks;
+    std::uint64_t index;
+  };
+  auto const before = [&](Key const& a, Key const& b) {
+    if (a.ticks != b.ticks) return a.ticks < b.ticks;
+    auto const rest = [&](Key const& key) {
+      Event const& event = events[key.index];
+      return std::tuple{event.lane, event.ring, event.number};
+    };
+    return rest(a) < rest(b);
+  };
+  std::vector<Key> keys(events.size());
+  std::vector<std::size_t> runs;  // where each run begins
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    keys[i] = {events[i].ticks, i};
+    if (i == 0 || before(keys[i], keys[i - 1])) runs.push_back(i);
+  }
+  if (runs.size() < 2) return;
+  std::vector<Key> merged(keys.size());
+  while (runs.size() > 1) {
+    std::vector<std::size_t> longer;
+    for (std::size_t run = 0; run < runs.size(); run += 2) {
+      auto const at = [&](std::size_t next) {
+        return static_cast<std::ptrdiff_t>(next < runs.size() ? runs[next] : keys.size());
+      };
+      std::merge(keys.begin() + at(run), keys.begin() + at(run + 1), keys.begin() + at(run + 1), keys.begin() + at(run + 2),
+                 merged.begin() + at(run), before);
+      longer.push_back(runs[run]);
+    }
+    keys.swap(merged);
+    runs.swap(longer);
+  }
+  // In place, cycle by cycle: fresh memory for a second copy would cost more than the moves.
+  for (std::size_t start = 0; start < keys.size(); ++start) {
+    if (keys[start].index == start) continue;
+    Event const first = events[start];
+    auto at = start;
+    for (auto from = keys[at].index; from != start; from = keys[at].index) {
+      events[at] = events[from];
+      keys[at].index = at;
+      at = from;
+    }
+    events[at] = first;
+    keys[at].index = at;
+  }
 }
 
 }  // namespace headroom::flight
