@@ -29,7 +29,8 @@ ProcessFigures process_figures(flight::FlightView const& view) {
   // A clock that was set back must not make an age of 584 years.
   auto const start = std::min(figures.info.start_realtime_ns, now);
   figures.age_seconds = static_cast<double>(now - start) * 1e-9;
-  figures.managers = view.ledgers();
+  // A program that ended well closed its managers first: their figures are still what it did.
+  figures.managers = view.liveness() == flight::Liveness::dead ? view.all_ledgers() : view.ledgers();
   std::erase_if(figures.managers, [](flight::LedgerSnapshot const& ledger) { return ledger.is_device_account; });
   auto is_limited = !figures.managers.empty();
   std::uint64_t budget = 0;

@@ -53,7 +53,7 @@ std::string ListenAddress::to_string() const {
 Result<ListenAddress> parse_listen_address(std::string_view text) {
   const auto refused = [text](std::string_view why) {
     return fail(ErrorKind::parse, Layer::request,
-                "'" + shown(text) + "' is no address to listen on: " + std::string{why} +
+                std::string{"'"} + shown(text) + "' is no address to listen on: " + std::string{why} +
                     "; expected HOST:PORT, [IPv6]:PORT, :PORT or PORT, such as 127.0.0.1:9478");
   };
   const std::string_view address = trimmed(text);

@@ -91,7 +91,9 @@ public:
   Labels labels_of(Labels const& device, flight::LedgerSnapshot const& ledger) {
     auto labels = with_label(device, "manager", ledger.name);
     if (!seen_.insert(labels).second) {
-      labels = with_label(device, "manager", "#" + std::to_string(ledger.directory_id) + " " + ledger.name);
+      std::string numbered = "#";  // step by step: g++ -O3 suspects `"#" + std::to_string(…)` of copying over itself
+      numbered += std::to_string(ledger.directory_id);
+      labels = with_label(device, "manager", numbered + " " + ledger.name);
       seen_.insert(labels);
     }
     return labels;

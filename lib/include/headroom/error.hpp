@@ -89,8 +89,8 @@ using Result = tl::expected<T, Error>;
 
 /// `return success();` where every nanosecond counts: `return {};` first clears all bytes of the Error that is not there.
 /// (A constant defined elsewhere, since a compiler that sees the value turns the copy into the same clearing.)
-extern Result<void> const kSuccess;
-[[nodiscard]] inline Result<void> success() noexcept { return kSuccess; }
+extern Result<void> const success_value;
+[[nodiscard]] inline Result<void> success() noexcept { return success_value; }
 
 /// `return fail(ErrorKind::parse, Layer::request, "…");` for every Result<T>.
 [[nodiscard]] tl::unexpected<Error> fail(ErrorKind kind, Layer layer, std::string message);

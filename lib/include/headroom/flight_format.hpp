@@ -111,7 +111,7 @@ struct alignas(64) Record {
 /// Second half of a refusal (flag `continues`): word 1 ticks, and
 ///   2 claimed bytes, 3 limit word, 4 peak word, 5 device free + 1, 6 unspent bytes, 7 device code (32) · thread id (32).
 struct RefusalTail {
-  static constexpr std::size_t claimed = 2, limit = 3, peak = 4, device_free = 5, unspent = 6, code = 7;
+  static constexpr std::size_t kClaimed = 2, kLimit = 3, kPeak = 4, kDeviceFree = 5, kUnspent = 6, kCode = 7;
 };
 
 // ── Regions ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ namespace headroom::flight {
 void publish_exporter(ExporterState state, std::uint16_t port) noexcept;
 
 /// Keep the flight file when the process ends cleanly (default: remove it, unless HEADROOM_KEEP=1).
-void keep_file(bool keep) noexcept;
+void keep_file(bool wanted) noexcept;
 
 /// Path of this process's flight file; empty when the books lie in anonymous memory or nothing started yet.
 [[nodiscard]] std::string own_file();

@@ -187,6 +187,8 @@ public:
 
   /// All ledgers that are open, or closed with bytes still live.
   [[nodiscard]] std::vector<LedgerSnapshot> ledgers() const;
+  /// Also those that are closed and empty, until their cell is used again: what a post-mortem asks of a process that has ended.
+  [[nodiscard]] std::vector<LedgerSnapshot> all_ledgers() const;
   /// Only the three words, with the reader's protocol of the books: cheap enough for a tight loop.
   struct Words {
     std::uint64_t claimed, allocated, peak;

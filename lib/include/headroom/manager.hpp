@@ -97,7 +97,7 @@ struct AllocOptions {
 template <DeviceRepr T>
 class TrackedBuffer {
 public:
-  TrackedBuffer() noexcept {}
+  TrackedBuffer() noexcept {}  // NOLINT(modernize-use-equals-default): defaulted, `TrackedBuffer{}` would be cleared twice
   /// For GpuMemoryManager::alloc, which fills it.
   explicit TrackedBuffer(manager::Allocation::Unset unset) noexcept : allocation_(unset) {}
   TrackedBuffer(TrackedBuffer&& other) noexcept : allocation_(std::exchange(other.allocation_, {})) {}

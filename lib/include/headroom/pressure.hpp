@@ -22,7 +22,7 @@ enum class PressureLevel : std::uint8_t { none = 0, low = 1, medium = 2, high = 
 /// For 1000: 699 none, 700 low, 890 low, 900 medium, 949 medium, 950 high, 999 high, 1000 critical.
 [[nodiscard]] constexpr PressureLevel pressure_level(std::uint64_t used, std::uint64_t budget) noexcept {
   __extension__ using Wide = unsigned __int128;
-  constexpr auto judge = [](auto free_share, auto whole) {
+  const auto judge = [](auto free_share, auto whole) {
     if (free_share > 30 * whole) return PressureLevel::none;
     if (free_share > 10 * whole) return PressureLevel::low;
     return free_share > 5 * whole ? PressureLevel::medium : PressureLevel::high;

@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-constinit Result<void> const kSuccess{};
+constinit Result<void> const success_value{};
 namespace {
 
 constexpr std::array<std::string_view, kErrorKindCount> kKindWords{"over_budget",   "device_out_of_memory",

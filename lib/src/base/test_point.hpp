@@ -21,7 +21,23 @@ enum class TestPoint : std::uint8_t {
   free_after_slot,
   free_after_retire,
   free_after_unclaim,
+  // Ways out that are not the common ones.
+  claim_before_retry,   ///< refused beside claims in flight elsewhere, about to look again
+  refusal_before_book,  ///< nothing of the refusal is booked yet; a resource's refusal has given its claim back
+  refusal_before_record,
+  free_failed_before_move,    ///< the driver said no, the slot still says `freeing`
+  free_failed_before_record,  ///< the slot says `failed`
+  operation_before_end,       ///< all is booked and recorded; the in-flight word still names the operation
+  // What other threads look at.
+  book_before_peak,        ///< admitted and counted, the peak not yet raised
+  unclaim_before_wake,     ///< the bytes are back, nobody knows
+  unclaim_before_judge,    ///< waiters were woken, the pressure state is the old one
+  budget_before_wake,      ///< the new limit is in force, nobody knows
+  pressure_before_record,  ///< the state changed, its event is not written
+  wait_before_sleep,       ///< announced, epoch read, claim refused: about to sleep
+  lane_before_give_back,   ///< a thread ends: its kept slots were returned, its lane is still its own
 };
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::lane_before_give_back) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

@@ -23,12 +23,15 @@ thread_local constinit std::atomic<bool> holding{false};
 class [[nodiscard]] DirectoryLock {
 public:
   DirectoryLock() {
-    mutex.lock();
+    // Before the lock: a handler between the two would find the mutex taken by its own thread.
     holding.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    mutex.lock();
   }
   ~DirectoryLock() {
-    holding.store(false, std::memory_order_relaxed);
     mutex.unlock();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    holding.store(false, std::memory_order_relaxed);
   }
   DirectoryLock(DirectoryLock const&) = delete;
   DirectoryLock& operator=(DirectoryLock const&) = delete;
@@ -43,7 +46,7 @@ std::bitset<kTagCells> tag_cells;
 void store_label(DirectoryEntry& entry, std::string_view label) {
   char text[kLabelBytes] = {};
   const std::string clean = valid_utf8(label, kLabelBytes - 1);
-  std::memcpy(text, clean.data(), clean.size());
+  clean.copy(text, clean.size());
   for (std::size_t i = 0; i < kLabelBytes / 8; ++i) {
     std::uint64_t word = 0;
     std::memcpy(&word, text + 8 * i, 8);
@@ -124,7 +127,7 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
     }
     if (id == 0) {
       recorder.header->sites_folded.fetch_add(1, std::memory_order_relaxed);
-      if (sites_used * 2 > kSiteSlots) return 0;  // keep the table sparse: folded sites are not remembered past half of it
+      if (std::size_t{sites_used} * 2 > kSiteSlots) return 0;  // keep the table sparse: folded sites are not remembered past half of it
     }
     slot.id.store(id, std::memory_order_relaxed);
     slot.key.store(key, std::memory_order_release);
@@ -160,6 +163,7 @@ std::uint32_t intern_site(std::source_location const& site) noexcept {
 }
 
 std::uint32_t intern_mark(std::string_view label) {
+  if (holding.load(std::memory_order_relaxed)) return 0;
   const DirectoryLock lock;
   if (marks == nullptr) marks = new std::map<std::string, std::uint32_t, std::less<>>;
   if (const auto known = marks->find(label); known != marks->end()) return known->second;

@@ -74,6 +74,8 @@ inline void emit(LaneSection const& section, EventKind kind, Draft const* drafts
   const std::uint64_t block = main ? sizes.main_block : sizes.journal_block;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t number = RingWriter<StdAtomics>::write(ring.head, ring.reserve, slots, records, block, drafts[i].words);
+    // A ring is larger than the first-level cache: the next record's line comes in while the program goes on.
+    __builtin_prefetch(slots + ((number + 1) & (records - 1)) * kRecordWords, 1);
     if ((number & (block - 1)) == 0) [[unlikely]] {
       write_clock_sync_if_due(drafts[i].words[1]);
     }

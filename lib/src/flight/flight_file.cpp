@@ -9,7 +9,9 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,7 +27,7 @@ namespace {
 // Our share of a tmpfs that others need too: containers often have 64 MiB of it in all.
 constexpr std::uint64_t kShareOfTmpfs = 8;
 constexpr std::size_t kDeadFilesKept = 16;
-constexpr std::time_t kDeadFileAge = 7 * 24 * 3600;
+constexpr std::time_t kDeadFileAge = std::time_t{7} * 24 * 3600;
 constexpr std::time_t kAbandonedAge = 60;
 
 std::byte* map_anonymous(std::uint64_t bytes) noexcept {
@@ -44,11 +46,26 @@ FlightMemory anonymous_memory(Sizes const& sizes) noexcept {
 bool fit(Sizes& sizes, int folder_fd) noexcept {
   struct statvfs space {};
   if (fstatvfs(folder_fd, &space) != 0) return true;  // unknown: posix_fallocate will tell
-  const std::uint64_t share = std::uint64_t{space.f_bavail} * space.f_frsize / kShareOfTmpfs;
+  std::uint64_t share = std::uint64_t{space.f_bavail} * space.f_frsize / kShareOfTmpfs;
+  // A file beyond `ulimit -f` is not refused but answered with SIGXFSZ, which ends the program.
+  struct rlimit largest{};
+  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY && largest.rlim_cur < share) share = largest.rlim_cur;
   while (geometry_for(sizes).bytes > share) {
     if (!sizes.halve()) return false;
   }
   return true;
+}
+
+// posix_fallocate returns its error and leaves errno alone. tmpfs may undo everything and say EINTR when a signal arrives, which a
+// profiler's timer does more often than 16 MiB take: signals wait.
+int reserve(int fd, std::uint64_t bytes) noexcept {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  const bool blocked = pthread_sigmask(SIG_BLOCK, &all, &before) == 0;
+  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  if (blocked) pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
 }
 
 std::string file_name(FileRequest const& request) {
@@ -79,8 +96,8 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
     unlinkat(folder.fd, ("." + name + ".new").c_str(), 0);
     return memory.temporary_path + ": " + std::strerror(error);
   };
-  // A sparse file would end in SIGBUS at a store long after the start; posix_fallocate returns its error and leaves errno alone.
-  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(memory.geometry.bytes)); error != 0) return give_up(error);
+  // A sparse file would end in SIGBUS at a store long after the start.
+  if (const int error = reserve(fd, memory.geometry.bytes); error != 0) return give_up(error);
   void* mapped = mmap(nullptr, memory.geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return give_up(errno);
   memory.base = static_cast<std::byte*>(mapped);
@@ -146,7 +163,7 @@ void remove_stale_files(std::string const& folder) noexcept {
       if (++dead > kDeadFilesKept || old) unlink(flight.path.c_str());
     }
   } catch (...) {
-    // Housekeeping of others' files is a courtesy: without memory for it, it waits for the next start.
+    return;  // housekeeping of others' files is a courtesy: without memory for it, it waits for the next start
   }
 }
 

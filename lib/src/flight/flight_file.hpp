@@ -29,7 +29,8 @@ struct FlightMemory {
   std::string path;
 };
 
-/// Takes the memory and holds the lock. `notice` receives one sentence when the file could not be had, or had to be smaller.
+/// Takes the memory and holds the lock. `notice` receives one sentence when the file could not be had; a smaller one is said by the
+/// header alone.
 [[nodiscard]] FlightMemory make_flight_memory(FileRequest const& request, std::string& notice);
 
 /// Gives a complete file its name. On failure the memory goes on under its temporary name, which readers ignore.

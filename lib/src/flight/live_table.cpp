@@ -18,9 +18,7 @@ std::uint32_t take_from(std::uint32_t index) noexcept {
     std::uint64_t taken = share.bitmap[at].load(std::memory_order_relaxed);
     while (taken != ~std::uint64_t{0}) {
       const auto bit = static_cast<std::uint32_t>(std::countr_one(taken));
-      // Acquire: the slot's last owner cleared it before it gave the bit back (release).
-      taken = share.bitmap[at].fetch_or(std::uint64_t{1} << bit, std::memory_order_acquire);
-      if ((taken & (std::uint64_t{1} << bit)) == 0) {
+      if (SlotSteps::take(share.bitmap[at], std::uint64_t{1} << bit, taken)) {
         if (at != hint) share.hint.store(at, std::memory_order_relaxed);
         return index * kSlotsPerShare + at * 64 + bit;
       }
@@ -50,31 +48,27 @@ std::uint32_t take_slot_from_shares(ThreadState& thread) noexcept {
 
 std::uint64_t publish_slot(std::uint32_t slot, LiveEntry const& entry) noexcept {
   LiveSlot& words = recorder.slots[slot];
-  const std::uint64_t generation = slot_generation(words.state.load(std::memory_order_relaxed)) + 1;
-  words.state.store(pack_slot(generation, SlotState::free, true), std::memory_order_release);
-  words.address.store(entry.address, std::memory_order_release);
-  words.bytes.store(entry.bytes, std::memory_order_release);
-  words.tag_ledger.store((std::uint64_t{entry.tag} & 0xFFFFU) | ((std::uint64_t{entry.ledger} & 0xFFFU) << 16) |
-                             (static_cast<std::uint64_t>(std::countr_zero(entry.alignment | (std::uint64_t{1} << 63))) << 28),
-                         std::memory_order_release);
-  words.site_thread.store((std::uint64_t{entry.site} << 32) | entry.thread, std::memory_order_release);
-  words.stream.store(entry.stream, std::memory_order_release);
-  words.ticks.store(entry.ticks, std::memory_order_release);
-  words.operation.store(entry.operation, std::memory_order_release);
-  words.state.store(pack_slot(generation, SlotState::live, false), std::memory_order_release);
-  return generation;
+  return SlotSteps::publish(words.state, [&]() noexcept {
+    SlotSteps::put(words.address, entry.address);
+    SlotSteps::put(words.bytes, entry.bytes);
+    SlotSteps::put(words.tag_ledger,
+                   (std::uint64_t{entry.tag} & 0xFFFFU) | ((std::uint64_t{entry.ledger} & 0xFFFU) << 16) |
+                       (static_cast<std::uint64_t>(std::countr_zero(entry.alignment | (std::uint64_t{1} << 63))) << 28));
+    SlotSteps::put(words.site_thread, (std::uint64_t{entry.site} << 32) | entry.thread);
+    SlotSteps::put(words.stream, entry.stream);
+    SlotSteps::put(words.ticks, entry.ticks);
+    SlotSteps::put(words.operation, entry.operation);
+  });
 }
 
 bool move_slot(std::uint32_t slot, std::uint64_t generation, SlotState from, SlotState to) noexcept {
-  std::uint64_t expected = pack_slot(generation, from, false);
-  return recorder.slots[slot].state.compare_exchange_strong(expected, pack_slot(generation, to, false), std::memory_order_acq_rel,
-                                                            std::memory_order_relaxed);
+  return SlotSteps::move(recorder.slots[slot].state, generation, from, to);
 }
 
 void return_slot_to_share(std::uint32_t slot) noexcept {
   LiveShare& share = recorder.shares[slot / kSlotsPerShare];
   const std::uint32_t within = slot % kSlotsPerShare;
-  share.bitmap[within / 64].fetch_and(~(std::uint64_t{1} << (within % 64)), std::memory_order_release);
+  SlotSteps::give(share.bitmap[within / 64], std::uint64_t{1} << (within % 64));
   if (share.full.load(std::memory_order_relaxed) != 0) {
     share.hint.store(within / 64, std::memory_order_relaxed);
     share.full.store(0, std::memory_order_relaxed);
@@ -89,21 +83,22 @@ std::uint64_t slot_word(std::uint32_t slot) noexcept { return recorder.slots[slo
 
 bool read_slot(std::uint32_t slot, std::uint64_t& word, LiveEntry& entry) noexcept {
   LiveSlot const& words = recorder.slots[slot];
-  word = words.state.load(std::memory_order_acquire);
-  if ((word & kSlotWriting) != 0) return false;
-  entry.address = words.address.load(std::memory_order_acquire);
-  entry.bytes = words.bytes.load(std::memory_order_acquire);
-  const std::uint64_t tag_ledger = words.tag_ledger.load(std::memory_order_acquire);
-  entry.tag = static_cast<std::uint32_t>(tag_ledger & 0xFFFFU);
-  entry.ledger = static_cast<std::uint32_t>((tag_ledger >> 16) & 0xFFFU);
-  entry.alignment = std::uint64_t{1} << ((tag_ledger >> 28) & 0x3FU);
-  const std::uint64_t site_thread = words.site_thread.load(std::memory_order_acquire);
-  entry.site = static_cast<std::uint32_t>(site_thread >> 32);
-  entry.thread = static_cast<std::uint32_t>(site_thread);
-  entry.stream = words.stream.load(std::memory_order_acquire);
-  entry.ticks = words.ticks.load(std::memory_order_acquire);
-  entry.operation = words.operation.load(std::memory_order_acquire);
-  return words.state.load(std::memory_order_relaxed) == word;
+  const GuardedRead outcome = SlotSteps::read(words.state, [&](std::uint64_t state) noexcept {
+    word = state;
+    entry.address = SlotSteps::get(words.address);
+    entry.bytes = SlotSteps::get(words.bytes);
+    const std::uint64_t tag_ledger = SlotSteps::get(words.tag_ledger);
+    entry.tag = static_cast<std::uint32_t>(tag_ledger & 0xFFFFU);
+    entry.ledger = static_cast<std::uint32_t>((tag_ledger >> 16) & 0xFFFU);
+    entry.alignment = std::uint64_t{1} << ((tag_ledger >> 28) & 0x3FU);
+    const std::uint64_t site_thread = SlotSteps::get(words.site_thread);
+    entry.site = static_cast<std::uint32_t>(site_thread >> 32);
+    entry.thread = static_cast<std::uint32_t>(site_thread);
+    entry.stream = SlotSteps::get(words.stream);
+    entry.ticks = SlotSteps::get(words.ticks);
+    entry.operation = SlotSteps::get(words.operation);
+  });
+  return outcome == GuardedRead::whole;
 }
 
 }  // namespace headroom::flight

@@ -24,6 +24,7 @@
 #include "flight/flight_file.hpp"
 #include "flight/process_identity.hpp"
 #include "flight/process_mapping.hpp"
+#include "flight/tag_names.hpp"
 #include "flight/thread_state.hpp"
 
 namespace headroom::flight {
@@ -54,12 +55,13 @@ bool environment_is(const char* name, std::string_view value) {
 // one at the same address, so that every pointer stays good. It is made from a second open of the file: a mapping keeps its open file
 // description, and with it the lock, for as long as the child lives.
 void detach_child() noexcept {
+  if (recorder.base == nullptr) return;  // forked before the start
   forked_child.store(true, std::memory_order_relaxed);
   if (alive_fd >= 0) {
     const int private_copy = MAP_PRIVATE | MAP_FIXED;
     if (reading_fd < 0 || mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy, reading_fd, 0) == MAP_FAILED) {
       // Without the copy the next store would change the parent's books: anonymous zeros are the lesser evil.
-      static_cast<void>(mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy | MAP_ANONYMOUS, -1, 0));
+      if (mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(127);
     }
     close(std::exchange(alive_fd, -1));
     if (reading_fd >= 0) close(std::exchange(reading_fd, -1));
@@ -157,20 +159,37 @@ void start() {
   write_clock_sync_if_due(recorder.header->start_ticks);
 
   prepare_thread_exit();
-  pthread_atfork(lock_directory, unlock_directory, [] {
-    unlock_directory();
-    detach_child();
-  });
   std::atexit(close_at_exit);
   std::at_quick_exit(close_at_exit);
   say(notice);
   ready.store(true, std::memory_order_release);
 }
 
+void lock_names() noexcept {
+  lock_directory();
+  lock_tag_names();
+}
+void unlock_names() noexcept {
+  unlock_tag_names();
+  unlock_directory();
+}
+
+// A fork on another thread waits until the start is over, as for every change of a name: its child would otherwise inherit half a
+// recorder, and the lock.
+void start_holding_forks_off() {
+  pthread_atfork(lock_names, unlock_names, [] {
+    unlock_names();
+    detach_child();
+  });
+  lock_directory();
+  start();
+  unlock_directory();
+}
+
 }  // namespace
 
 bool start_recorder() {
-  std::call_once(started, start);
+  std::call_once(started, start_holding_forks_off);
   return recorder.base != nullptr;
 }
 

@@ -54,7 +54,8 @@ FolderChoice open_safe_folder(bool group_readable) {
     } else if (problem.empty()) {
       problem = std::strerror(errno);
     }
-    choice.problem += (choice.problem.empty() ? "" : "; ") + folder + ": " + problem;
+    if (!choice.problem.empty()) choice.problem += "; ";
+    choice.problem.append(folder).append(": ").append(problem);
   }
   return choice;
 }

@@ -61,6 +61,9 @@ const char* tag_name(std::uint16_t tag) noexcept {
   return text != nullptr ? text : "untagged";
 }
 
+void lock_tag_names() noexcept { names().mutex.lock(); }
+void unlock_tag_names() noexcept { names().mutex.unlock(); }
+
 }  // namespace headroom::flight
 
 namespace headroom {

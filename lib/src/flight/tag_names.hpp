@@ -16,4 +16,8 @@ inline constexpr std::uint16_t kUntagged = 0;
 /// The name of a number, zero terminated, as long as the process lives.
 [[nodiscard]] const char* tag_name(std::uint16_t tag) noexcept;
 
+/// For the fork handlers: a child must not inherit the mutex locked by a thread that it does not have.
+void lock_tag_names() noexcept;
+void unlock_tag_names() noexcept;
+
 }  // namespace headroom::flight

@@ -9,6 +9,7 @@
 
 #include "base/atomics.hpp"
 #include "base/clock.hpp"
+#include "base/test_point.hpp"
 #include "flight/emit.hpp"
 #include "flight/lane_owner.hpp"
 #include "flight/live_table.hpp"
@@ -61,10 +62,14 @@ void give_lane_back(void*) noexcept {
   ThreadState& state = thread_state;
   if (state.phase != LanePhase::owned) return;
   emit_thread(EventKind::thread_detach, state);
-  flush_slot_cache(state);
   LaneBooks& lane = *state.lane;
+  // From here on no signal handler keeps slots in the cache, which would be lost or, half way through the flush, given out twice.
   state.phase = LanePhase::ended;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  flush_slot_cache(state);
+  test_point(TestPoint::lane_before_give_back);
   state.lane = nullptr;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   lane.header.in_flight.store(0, std::memory_order_release);
   LaneOwner<StdAtomics>::give_back(lane.header.owner);
 }

@@ -144,7 +144,6 @@ std::optional<LedgerSnapshot> read_ledger(Sources const& from, std::uint32_t ind
   ledger.claimed = words.claimed;
   ledger.allocated = words.allocated;
   ledger.peak = words.peak;
-  if (ledger.state == LedgerState::closed && ledger.claimed == 0) return std::nullopt;
   return ledger;
 }
 
@@ -154,6 +153,12 @@ constexpr int kGenerationTries = 4;
 }  // namespace
 
 std::vector<LedgerSnapshot> FlightView::ledgers() const {
+  auto ledgers = all_ledgers();
+  std::erase_if(ledgers, [](auto const& ledger) { return ledger.state == LedgerState::closed && ledger.claimed == 0; });
+  return ledgers;
+}
+
+std::vector<LedgerSnapshot> FlightView::all_ledgers() const {
   auto const tags = all_tags(*this, *mapped_);
   auto const operations = in_flight();
   auto const cells = mapped_->ledgers();

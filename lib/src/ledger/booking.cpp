@@ -70,6 +70,7 @@ std::uint64_t Ledger::book_allocation(LaneSection const& section, Booking const&
   }
   change_tag(section, booking.tag, booking.bytes, 1);
 
+  test_point(TestPoint::book_before_peak);
   const bool new_peak = Steps::raise_peak(cell_->peak, booking.alloc_word);
   test_point(TestPoint::book_before_publish);
   std::uint64_t generation = 0;
@@ -125,6 +126,7 @@ void Ledger::book_free(LaneSection const& section, Booking const& booking, Event
 }
 
 void Ledger::book_refusal(LaneSection const& section, Refusal const& refusal) noexcept {
+  test_point(TestPoint::refusal_before_book);
   const auto count = counters(section);
   count.add(refusal.typed ? count->typed_requests : count->raw_requests, refusal.observed ? 0 : 1);
   if (refusal.observed) {
@@ -169,12 +171,13 @@ void Ledger::book_refusal(LaneSection const& section, Refusal const& refusal) no
   Draft& tail = drafts[1];
   tail.words[0] = pack_kind(kind, kFlagContinues);
   tail.words[1] = now;
-  tail.words[RefusalTail::claimed] = refusal.claimed;
-  tail.words[RefusalTail::limit] = refusal.limit_word;
-  tail.words[RefusalTail::peak] = peak;
-  tail.words[RefusalTail::device_free] = device_free;
-  tail.words[RefusalTail::unspent] = cell_->unspent.load(std::memory_order_relaxed);
-  tail.words[RefusalTail::code] = (std::uint64_t{static_cast<std::uint32_t>(refusal.device_code)} << 32) | thread;
+  tail.words[RefusalTail::kClaimed] = refusal.claimed;
+  tail.words[RefusalTail::kLimit] = refusal.limit_word;
+  tail.words[RefusalTail::kPeak] = peak;
+  tail.words[RefusalTail::kDeviceFree] = device_free;
+  tail.words[RefusalTail::kUnspent] = cell_->unspent.load(std::memory_order_relaxed);
+  tail.words[RefusalTail::kCode] = (std::uint64_t{static_cast<std::uint32_t>(refusal.device_code)} << 32) | thread;
+  test_point(TestPoint::refusal_before_record);
   emit(section, kind, drafts, 2);
 }
 
@@ -187,6 +190,7 @@ void Ledger::book_free_failure(LaneSection const& section, Booking const& bookin
                            .result = pack_result(kind, layer),
                            .pressure = pressure_state()}
                        .pack();
+  test_point(TestPoint::free_failed_before_record);
   emit(section, EventKind::free_failed, draft);
 }
 
@@ -198,7 +202,9 @@ void Ledger::book_empty(LaneSection const& section, bool typed) noexcept {
 
 void Ledger::unclaim(std::uint64_t bytes, LaneSection const& section) noexcept {
   Steps::give_back(cell_->claim, bytes);
+  test_point(TestPoint::unclaim_before_wake);
   wake_waiters();
+  test_point(TestPoint::unclaim_before_judge);
   judge_pressure(section);
 }
 
@@ -210,6 +216,7 @@ void Ledger::wake_waiters() noexcept {
 
 void Ledger::judge_pressure(LaneSection const& section) noexcept {
   Steps::judge_pressure(cell_->pressure, cell_->claim, cell_->limit, cell_->pressure_margin, [&](Steps::Transition const& change) {
+    test_point(TestPoint::pressure_before_record);
     tallies_->transitions[static_cast<std::size_t>(change.from)][static_cast<std::size_t>(change.to)].fetch_add(
         1, std::memory_order_relaxed);
     Draft draft;

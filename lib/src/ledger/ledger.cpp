@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/test_point.hpp"
 #include "flight/book_readers.hpp"
 #include "flight/recorder.hpp"
 #include "flight/tag_names.hpp"
@@ -114,6 +115,7 @@ ClaimResult Ledger::claim(std::uint64_t bytes) noexcept {
   for (int i = 0; i < kClaimTriesBesideClaimsInFlight && result.outcome == ClaimOutcome::refused; ++i) {
     const std::uint64_t settled = (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) + cell_->unspent.load(std::memory_order_acquire);
     if (result.claimed_before == settled) break;
+    test_point(TestPoint::claim_before_retry);
     std::this_thread::yield();
     result = Steps::claim(cell_->claim, cell_->limit, bytes);
   }
@@ -125,6 +127,7 @@ void Ledger::set_budget(MemoryBudget budget) noexcept {
   const std::uint64_t before = limit_word();
   const std::uint64_t after = limit_word_of(budget);
   Steps::set_limit(cell_->limit, cell_->claim, after);
+  test_point(TestPoint::budget_before_wake);
   set_scales(budget);
   book_budget_change(section, before, after);
   wake_waiters();

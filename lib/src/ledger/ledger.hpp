@@ -23,6 +23,7 @@
 #include <headroom/pressure.hpp>
 
 #include "base/atomics.hpp"
+#include "base/test_point.hpp"
 #include "flight/counters.hpp"
 #include "flight/directory.hpp"
 #include "flight/live_table.hpp"
@@ -175,6 +176,8 @@ public:
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (own_) {
       auto& header = thread.lane->header;
+      // A test's handler stores the points it passes there: they must be this operation's.
+      if constexpr (kTestPoints) header.in_flight_step.store(0, std::memory_order_relaxed);
       header.in_flight_ticks.store(ticks, std::memory_order_release);
       header.in_flight.store(flight::pack_in_flight(operation, ledger.record_id(), bytes), std::memory_order_release);
     } else {
@@ -189,6 +192,7 @@ public:
   void end() noexcept {
     if (ended_) return;
     ended_ = true;
+    test_point(TestPoint::operation_before_end);
     if (own_) {
       // The lane may have been given back meanwhile (a buffer freed by a late thread-exit destructor): its word was cleared then.
       if (thread_.lane != nullptr) thread_.lane->header.in_flight.store(0, std::memory_order_release);

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/test_point.hpp"
+
 namespace headroom::ledger {
 namespace {
 
@@ -21,6 +23,7 @@ std::uint32_t* futex_of(flight::Word& epoch_word) noexcept {
 }  // namespace
 
 void sleep_on_epoch(flight::Word& epoch_word, std::uint64_t seen, std::chrono::steady_clock::time_point deadline) noexcept {
+  test_point(TestPoint::wait_before_sleep);
   using namespace std::chrono;
   const auto left = duration_cast<nanoseconds>(deadline - steady_clock::now()).count();
   if (left <= 0) return;

@@ -26,12 +26,12 @@ struct Request {
   Core& core;
   flight::ThreadState& thread;
   AllocArguments const& arguments;
-  std::uint64_t start_ticks;
-  std::uint64_t bytes;
-  std::uint64_t alignment;
-  std::uint16_t tag;
+  std::uint64_t start_ticks = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t alignment = 0;
+  std::uint16_t tag = 0;
   flight::TagPlace place;
-  std::uint32_t site;
+  std::uint32_t site = 0;
 };
 
 ledger::Refusal refusal_of(Request const& request, ErrorKind kind, Layer layer, ClaimResult const& claim) noexcept {

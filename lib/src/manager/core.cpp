@@ -84,6 +84,8 @@ void Core::reopen(Device device, MemoryBudget budget, std::string_view name, std
 
 void Core::drop_handle() noexcept {
   if (handles_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // The registry's mutex may have been held, at the fork, by a thread that the child does not have.
+  if (flight::in_forked_child()) return;
   Registry& all = registry();
   const std::scoped_lock lock{all.mutex};
   ledger_.close();
@@ -95,7 +97,7 @@ void Core::quarantine(Allocation const& allocation) noexcept {
     const std::scoped_lock lock{quarantine_mutex_};
     quarantine_.push_back(allocation);
   } catch (...) {
-    // Its slot still says `failed` and its bytes stay charged; only a retry is lost.
+    return;  // its slot still says `failed` and its bytes stay charged: only a retry is lost
   }
 }
 

@@ -71,6 +71,7 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
 
 void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error, bool first) {
   Ledger& ledger = allocation.core->ledger();
+  test_point(TestPoint::free_failed_before_move);
   if (first) {
     ledger.cell().failed_free_bytes.fetch_add(allocation.bytes, std::memory_order_relaxed);
     ledger.cell().failed_frees.fetch_add(1, std::memory_order_relaxed);
@@ -122,28 +123,28 @@ void forget_failure(Allocation const& allocation) noexcept {
   cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<void> release(Allocation& owned) {
-  if (owned.core == nullptr) return success();  // empty, or released before
+Result<void> release(Allocation& allocation) {
+  if (allocation.core == nullptr) return success();  // empty, or released before
   // In a forked child the device and the books are the parent's: letting go is all that may happen here.
   if (flight::in_forked_child()) {
-    owned.clear();
+    allocation.clear();
     return success();
   }
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, owned.core->ledger(), InFlight::freeing, owned.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
-  Result<void> freed = !is_tracked(owned) || flight::move_slot_of_owner(owned.slot, owned.slot_generation)
-                           ? free_block(owned, thread, start_ticks, false)
-                           : refuse_misuse(owned, thread, start_ticks);
-  owned.clear();
+  Result<void> freed = !is_tracked(allocation) || flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)
+                           ? free_block(allocation, thread, start_ticks, false)
+                           : refuse_misuse(allocation, thread, start_ticks);
+  allocation.clear();
   return freed;
 }
 
-void release_or_count(Allocation& owned) noexcept {
-  if (owned.core == nullptr) return;
+void release_or_count(Allocation& allocation) noexcept {
+  if (allocation.core == nullptr) return;
   // The failure was counted and the block kept for a retry: a destructor has nobody to tell.
-  static_cast<void>(release(owned));
+  static_cast<void>(release(allocation));
 }
 
 bool host_accessible(Allocation const& allocation) noexcept {

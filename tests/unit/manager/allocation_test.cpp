@@ -157,9 +157,9 @@ TEST(Manager, every_refusal_is_an_event_of_two_records_with_its_figures) {
   EXPECT_EQ(head.error_kind(), ErrorKind::over_budget);
   EXPECT_EQ(head.error_layer(), Layer::manager);
   EXPECT_NE(tail.flags() & flight::kFlagContinues, 0U);
-  EXPECT_EQ(tail.words[flight::RefusalTail::claimed], 900U);
-  EXPECT_EQ(tail.words[flight::RefusalTail::limit] & flight::kBytesMask, 1000U);
-  EXPECT_EQ(tail.words[flight::RefusalTail::peak] & flight::kBytesMask, 900U);
+  EXPECT_EQ(tail.words[flight::RefusalTail::kClaimed], 900U);
+  EXPECT_EQ(tail.words[flight::RefusalTail::kLimit] & flight::kBytesMask, 1000U);
+  EXPECT_EQ(tail.words[flight::RefusalTail::kPeak] & flight::kBytesMask, 900U);
 }
 
 TEST(Manager, a_failed_free_keeps_its_bytes_until_it_is_retried) {
@@ -270,6 +270,11 @@ TEST(Manager, buffers_outlive_every_handle_and_the_cell_is_used_again_with_fresh
   EXPECT_THAT(names(), ::testing::Contains("first-life"));
   survivor.reset();
   EXPECT_THAT(names(), ::testing::Not(::testing::Contains("first-life")));
+  std::uint64_t peak_of_the_closed = 0;
+  for (auto const& ledger : flight::FlightView::of_this_process()->all_ledgers()) {
+    if (ledger.name == "first-life") peak_of_the_closed = ledger.peak;
+  }
+  EXPECT_EQ(peak_of_the_closed, 400U);
 
   std::vector<GpuMemoryManager> lives;  // other closed cells may be reused first
   while (lives.empty() || lives.back().ledger_cell() != cell) {

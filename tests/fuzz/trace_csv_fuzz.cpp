@@ -1,0 +1,151 @@
+// libFuzzer: whatever bytes a recorded history has (CSV, .xz, .gz, none of them), TraceReader delivers the records before the first
+// bad place and then one error, again and again.
+//
+// The bytes go through a memfd, which is a file like any other to the reader and never touches a disk. The first byte says how they
+// are packed (0: as they are, 1: gzip, 2: xz; + 4: read it in two ways), so that lines within compressed data are fuzzed too, and not only the containers.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lzma.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <headroom/trace.hpp>
+
+#include "base/utf8.hpp"
+
+namespace {
+
+using headroom::Error;
+using headroom::ErrorKind;
+using headroom::TraceEvent;
+using headroom::TraceReader;
+
+void expect(bool good, std::string const& what) {
+  if (good) return;
+  static_cast<void>(std::fprintf(stderr, "trace_csv_fuzz: %s\n", what.c_str()));
+  std::abort();
+}
+
+std::string gzip(std::string_view text) {
+  std::string packed(text.size() + 4'096, '\0');
+  std::string from{text};
+  z_stream stream{};
+  expect(deflateInit2_(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, static_cast<int>(sizeof stream)) ==
+             Z_OK,
+         "deflateInit2");
+  stream.next_in = reinterpret_cast<Bytef*>(from.data());
+  stream.avail_in = static_cast<uInt>(from.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  expect(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflate");
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string xz(std::string_view text) {
+  std::string packed(text.size() + 4'096, '\0');
+  std::size_t size = 0;
+  expect(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC32, nullptr, reinterpret_cast<std::uint8_t const*>(text.data()), text.size(),
+                                 reinterpret_cast<std::uint8_t*>(packed.data()), &size, packed.size()) == LZMA_OK,
+         "lzma_easy_buffer_encode");
+  packed.resize(size);
+  return packed;
+}
+
+class MemoryFile {
+public:
+  explicit MemoryFile(std::string_view content) : descriptor_{::memfd_create("history", MFD_CLOEXEC)} {
+    expect(descriptor_ >= 0 && ::write(descriptor_, content.data(), content.size()) == static_cast<ssize_t>(content.size()),
+           "memfd");
+    path_ = "/proc/self/fd/" + std::to_string(descriptor_);
+  }
+  MemoryFile(MemoryFile const&) = delete;
+  MemoryFile& operator=(MemoryFile const&) = delete;
+  ~MemoryFile() { ::close(descriptor_); }
+  [[nodiscard]] std::string const& path() const { return path_; }
+
+private:
+  int descriptor_;
+  std::string path_;
+};
+
+struct Outcome {
+  std::vector<TraceEvent> events;
+  std::string error;
+};
+
+void check_error(Error const& error, std::string const& path) {
+  expect(error.message.starts_with(path), "the message does not begin with the file: " + error.message);
+  expect(error.message.size() > path.size() + 2, "a message without a reason");
+  expect(headroom::valid_utf8(error.message) == error.message, "a message that is no valid UTF-8");
+  expect(error.kind == ErrorKind::parse || error.kind == ErrorKind::io, "an error of an unexpected kind");
+}
+
+/// Everything, by batches or one by one.
+Outcome read_all(std::string const& path, bool by_batches) {
+  Outcome outcome;
+  auto reader = TraceReader::open(path);
+  if (!reader) {
+    check_error(reader.error(), path);
+    outcome.error = reader.error().message;
+    return outcome;
+  }
+  while (true) {
+    auto const before = outcome.events.size();
+    if (by_batches) {
+      auto const batch = reader->next_batch();
+      if (!batch) {
+        outcome.error = batch.error().message;
+        check_error(batch.error(), path);
+        break;
+      }
+      outcome.events.insert(outcome.events.end(), batch->begin(), batch->end());
+    } else {
+      TraceEvent event;
+      auto const more = reader->next(event);
+      if (!more) {
+        outcome.error = more.error().message;
+        check_error(more.error(), path);
+        break;
+      }
+      if (*more) outcome.events.push_back(event);
+    }
+    if (outcome.events.size() == before) break;  // over
+  }
+  // The answer stays: an error as well as an end.
+  auto const again = reader->next_batch();
+  expect(again.has_value() ? outcome.error.empty() && again->empty() : again.error().message == outcome.error,
+         "the answer changed");
+  for (auto const& event : outcome.events) {
+    expect(event.thread < reader->thread_ids().size(), "a thread without a number");
+    expect(event.line >= 2, "a record in the header");
+  }
+  return outcome;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it so
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+  if (size == 0) return 0;
+  auto const how = data[0] % 4;
+  std::string const content{reinterpret_cast<char const*>(data) + 1, size - 1};
+  MemoryFile const file{how == 1 ? gzip(content) : how == 2 ? xz(content) : content};
+  auto const by_batches = read_all(file.path(), true);
+  for (std::size_t i = 1; i < by_batches.events.size(); ++i) {
+    expect(by_batches.events[i - 1].line < by_batches.events[i].line, "records out of order");
+  }
+  // The fresh window of 1 MiB that every reader has is most of the time of a run: not always two of them.
+  if ((data[0] & 4U) == 0) return 0;
+  auto const one_by_one = read_all(file.path(), false);
+  expect(by_batches.events == one_by_one.events, "next() and next_batch() disagree about the records");
+  expect(by_batches.error == one_by_one.error, "next() and next_batch() disagree about the error");
+  return 0;
+}

@@ -1,0 +1,205 @@
+// Kills busy programs at random points and examines what they left: kill_driver VICTIM
+// Every file must open, every record and slot be whole, and the books obey invariant 6. Every step must have been hit: when the
+// library has test points, three of four victims like to stay at one of them, each at another; the fourth never stays.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "post_mortem.hpp"
+#include "scale.hpp"
+
+namespace headroom::kill {
+namespace {
+
+// The points that an allocation or a free of a victim passes. The others belong to budget changes and waiting.
+constexpr TestPoint kAllocating[] = {
+    TestPoint::allocate_before_claim, TestPoint::allocate_after_claim, TestPoint::allocate_after_driver,
+    TestPoint::allocate_after_slot,   TestPoint::allocate_after_admit, TestPoint::book_before_peak,
+    TestPoint::book_before_publish,   TestPoint::book_before_record,   TestPoint::operation_before_end,
+    TestPoint::claim_before_retry,    TestPoint::refusal_before_book,  TestPoint::refusal_before_record};
+constexpr TestPoint kFreeing[] = {TestPoint::free_before_driver,        TestPoint::free_after_driver,
+                                  TestPoint::free_after_slot,           TestPoint::free_after_retire,
+                                  TestPoint::unclaim_before_wake,       TestPoint::unclaim_before_judge,
+                                  TestPoint::free_after_unclaim,        TestPoint::free_failed_before_move,
+                                  TestPoint::free_failed_before_record, TestPoint::operation_before_end};
+
+constexpr std::uint64_t kMostExtraKills = 50;
+
+class TruthFile {
+public:
+  explicit TruthFile(std::string path) : path_{std::move(path)} {
+    const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(Truths)) != 0) std::exit(66);
+    truths_ = static_cast<Truths*>(mmap(nullptr, sizeof(Truths), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    close(fd);
+    if (truths_ == MAP_FAILED) std::exit(66);
+  }
+  void clear() {
+    for (auto& truth : truths_->threads) {
+      for (auto* word : {&truth.thread_id, &truth.allocations, &truth.frees, &truth.refusals, &truth.failed_frees})
+        word->store(0);
+    }
+  }
+  [[nodiscard]] Truths const& operator*() const noexcept { return *truths_; }
+  [[nodiscard]] std::string const& path() const noexcept { return path_; }
+
+private:
+  std::string path_;
+  Truths* truths_ = nullptr;
+};
+
+// Starts a victim, waits until it tells where its flight file is, and kills it a moment later. The file's path; empty: it never came up.
+std::string start_and_kill(const char* victim, TruthFile const& truth, int threads, int stay_at,
+                           std::chrono::microseconds moment) {
+  int output[2];
+  if (pipe2(output, O_CLOEXEC) != 0) return {};
+  const std::string thread_text = std::to_string(threads);
+  const std::string point_text = std::to_string(stay_at);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(output[1], 1);
+    execl(victim, victim, truth.path().c_str(), thread_text.c_str(), point_text.c_str(), static_cast<char*>(nullptr));
+    _exit(72);
+  }
+  close(output[1]);
+  std::string path;
+  char one = 0;
+  while (read(output[0], &one, 1) == 1 && one != '\n') path += one;
+  if (one != '\n') path.clear();
+  std::this_thread::sleep_for(moment);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(output[0]);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? path : std::string{};
+}
+
+struct Totals {
+  Standing standing;
+  std::uint64_t kills = 0, records = 0, uncommitted = 0, live_blocks = 0, skipped_slots = 0, missing = 0, in_flight = 0,
+                problems = 0;
+
+  void add(PostMortem const& one) {
+    ++kills;
+    standing.idle += one.standing.idle;
+    for (std::size_t i = 0; i < Standing::kSteps; ++i) {
+      standing.allocating[i] += one.standing.allocating[i];
+      standing.freeing[i] += one.standing.freeing[i];
+    }
+    records += one.records;
+    uncommitted += one.uncommitted;
+    live_blocks += one.live_blocks;
+    skipped_slots += one.skipped_slots;
+    missing += one.missing_records;
+    in_flight += one.in_flight;
+    problems += one.problems.size();
+  }
+};
+
+std::optional<TestPoint> class_without_kill(Standing const& standing) {
+  if (!kTestPoints) return std::nullopt;
+  for (const TestPoint point : kAllocating) {
+    if (standing.allocating[static_cast<std::size_t>(point) + 1] == 0) return point;
+  }
+  for (const TestPoint point : kFreeing) {
+    if (standing.freeing[static_cast<std::size_t>(point) + 1] == 0) return point;
+  }
+  return std::nullopt;
+}
+
+template <std::size_t N>
+int print_classes(const char* operation, std::array<std::uint64_t, Standing::kSteps> const& counts,
+                  TestPoint const (&expected)[N]) {
+  int never = 0;
+  for (std::size_t step = 0; step < counts.size(); ++step) {
+    const bool must = std::ranges::any_of(expected, [&](TestPoint point) { return static_cast<std::size_t>(point) + 1 == step; });
+    if (!must && counts[step] == 0) continue;
+    std::printf("  %-10s %-22s %6llu%s\n", operation, step_name(step), static_cast<unsigned long long>(counts[step]),
+                must && counts[step] == 0 ? "   NEVER" : "");
+    if (must && counts[step] == 0) ++never;
+  }
+  return never;
+}
+
+}  // namespace
+
+int run(const char* victim) {
+  std::string folder = (std::filesystem::exists("/dev/shm") ? "/dev/shm" : "/tmp") + std::string{"/headroom-kill-XXXXXX"};
+  if (mkdtemp(folder.data()) == nullptr) return 67;
+  setenv("HEADROOM_DIR", folder.c_str(), 1);
+  TruthFile truth{folder + "/truth"};
+
+  std::set<TestPoint> points;
+  points.insert(std::begin(kAllocating), std::end(kAllocating));
+  points.insert(std::begin(kFreeing), std::end(kFreeing));
+  // Never fewer kills than classes.
+  const std::uint64_t kills = std::max<std::uint64_t>(test::scaled(100), points.size() * 4 / 3 + 2);
+  const auto seed = std::random_device{}();
+  std::mt19937 random{seed};
+  Totals totals;
+  auto favourite = points.begin();
+  // A few kills more, if need be, for classes that none fell into so far.
+  for (std::uint64_t i = 0; i < kills || (i < kills + kMostExtraKills && class_without_kill(totals.standing)); ++i) {
+    int stay_at = -1;
+    if (i >= kills) {
+      stay_at = static_cast<int>(*class_without_kill(totals.standing));
+    } else if (i % 4 != 3) {
+      stay_at = static_cast<int>(*favourite);
+      if (++favourite == points.end()) favourite = points.begin();
+    }
+    const int threads = i % 10 == 9 ? 60 : 4;  // 60: more than there are lanes of their own
+    truth.clear();
+    const std::chrono::microseconds moment{2000 + random() % 15'000};
+    const std::string path = start_and_kill(victim, truth, threads, stay_at, moment);
+    PostMortem found;
+    if (path.empty()) {
+      found.problems.emplace_back("the victim ended by itself");
+    } else {
+      found = examine(path, *truth);
+    }
+    for (std::size_t p = 0; p < std::min<std::size_t>(found.problems.size(), 5); ++p) {
+      std::printf("kill %llu, staying at %d, %d threads: %s\n", static_cast<unsigned long long>(i), stay_at, threads,
+                  found.problems[p].c_str());
+    }
+    totals.add(found);
+    if (!path.empty()) std::filesystem::remove(path);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf(
+      "%llu kills (seed %u): %llu records checked, %llu of them uncommitted; %llu live blocks checked, %llu slots half written; "
+      "%llu lanes with an operation under way, %llu of them counted it and had not recorded it; %llu problems\n",
+      number(totals.kills), seed, number(totals.records), number(totals.uncommitted), number(totals.live_blocks),
+      number(totals.skipped_slots), number(totals.in_flight), number(totals.missing), number(totals.problems));
+  std::printf("lanes by the last step that their thread passed:\n  %-10s %-22s %6llu\n", "idle", "",
+              number(totals.standing.idle));
+  int never = print_classes("allocating", totals.standing.allocating, kAllocating);
+  never += print_classes("freeing", totals.standing.freeing, kFreeing);
+  if (kTestPoints && never != 0) std::printf("%d classes never occurred\n", never);
+  return totals.problems == 0 && (never == 0 || !kTestPoints) ? 0 : 1;
+}
+
+}  // namespace headroom::kill
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: kill_driver VICTIM\n", stderr);
+    return 64;
+  }
+  return headroom::kill::run(argv[1]);
+}

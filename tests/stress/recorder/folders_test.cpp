@@ -1,0 +1,217 @@
+// Where the flight file may lie, and what happens when it cannot: the program goes on, with one notice that says why.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <headroom/flight_publish.hpp>
+
+#include "child_process.hpp"
+#include "managers.hpp"
+
+namespace headroom::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// Starts a recorder, works a little, and tells what came of it.
+int start_and_tell() {
+  auto manager = null_manager(MemoryBudget::with_limit(1000));
+  for (int i = 0; i < 10'000; ++i) {
+    if (!manager.alloc<std::byte>(100)) return 1;
+  }
+  auto held = manager.alloc<std::byte>(600);
+  const bool refused = !manager.alloc<std::byte>(600);
+  const auto process = flight::FlightView::of_this_process()->process();
+  std::printf("%s, %s%s\n", process.backing == flight::Backing::file ? "file" : "anonymous",
+              process.was_shrunk ? "shrunk" : "full size", manager.audit().clean() && refused && held ? "" : ", books wrong");
+  return 0;
+}
+const Role kStart{"start", [](auto const&) { return start_and_tell(); }};
+
+// A mount namespace of its own with a tmpfs of `bytes` at `folder`; 0, or what the system said.
+int mount_tmpfs(std::string const& folder, std::string const& options, unsigned long flags = 0) {
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return errno;
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return errno;
+  return mount("headroom-test", folder.c_str(), "tmpfs", flags, options.c_str()) == 0 ? 0 : errno;
+}
+
+// start-on-tmpfs FOLDER SIZE [fill]
+const Role kStartOnTmpfs{"start-on-tmpfs", [](std::vector<std::string> const& arguments) {
+                           if (const int error = mount_tmpfs(arguments[0], "mode=0700,size=" + arguments[1]); error != 0) {
+                             std::printf("a tmpfs cannot be mounted here: %s\n", std::strerror(error));
+                             return kNotPermitted;
+                           }
+                           if (arguments.size() > 2) {
+                             std::ofstream filler{arguments[0] + "/filler", std::ios::binary};
+                             const std::string block(65536, 'x');
+                             while (filler.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+                             }
+                           }
+                           return start_and_tell();
+                         }};
+// What most programs have: no HEADROOM_DIR. Their /dev/shm is read-only here, and no other folder is known.
+const Role kStartWithoutShm{"start-without-shm", [](std::vector<std::string> const&) {
+                              if (const int error = mount_tmpfs("/dev/shm", "", MS_RDONLY); error != 0) {
+                                std::printf("a tmpfs cannot be mounted here: %s\n", std::strerror(error));
+                                return kNotPermitted;
+                              }
+                              unsetenv("XDG_RUNTIME_DIR");
+                              return start_and_tell();
+                            }};
+const Role kStartWithSmallFiles{"start-with-small-files", [](std::vector<std::string> const& arguments) {
+                                  const rlimit limit{std::stoul(arguments[0]), RLIM_INFINITY};
+                                  if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return kNotPermitted;
+                                  return start_and_tell();
+                                }};
+const Role kStartUnderTimer{"start-under-timer", [](std::vector<std::string> const&) {
+                              std::signal(SIGALRM, [](int) {});
+                              const itimerval often{{0, 500}, {0, 500}};
+                              setitimer(ITIMER_REAL, &often, nullptr);
+                              return start_and_tell();
+                            }};
+
+std::size_t notices_in(std::string const& errors) { return static_cast<std::size_t>(std::ranges::count(errors, '\n')); }
+
+// The role went on with books in its own memory and said why, once.
+void expect_fallback(Child& child, std::string const& place, std::string const& reason) {
+  const int status = child.wait();
+  if (status == kNotPermitted) GTEST_SKIP() << child.output();
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(child.output(), "anonymous, full size\n");
+  EXPECT_THAT(child.errors(), StartsWith("headroom: no flight file ("));
+  EXPECT_THAT(child.errors(), HasSubstr(place));
+  EXPECT_THAT(child.errors(), HasSubstr(reason));
+  EXPECT_EQ(notices_in(child.errors()), 1U) << child.errors();
+}
+
+std::vector<std::string> in_folder(std::string const& folder) { return {"HEADROOM_DIR=" + folder}; }
+
+TEST(Folder, of_ours_is_used_without_a_word_and_left_empty) {
+  const TemporaryFolder folder;
+  Child child{"start", {}, {.environment = in_folder(folder.path() + "/new")}};
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(child.output(), "file, full size\n");
+  EXPECT_THAT(child.errors(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path() + "/new"));
+}
+
+TEST(Folder, that_is_a_file) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/file";
+  std::ofstream{file} << "text";
+  Child child{"start", {}, {.environment = in_folder(file)}};
+  expect_fallback(child, file, "Not a directory");
+}
+
+TEST(Folder, that_is_a_link) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() + "/real");
+  std::filesystem::permissions(folder.path() + "/real", std::filesystem::perms{0700});
+  std::filesystem::create_directory_symlink(folder.path() + "/real", folder.path() + "/link");
+  Child child{"start", {}, {.environment = in_folder(folder.path() + "/link")}};
+  expect_fallback(child, folder.path() + "/link",
+                  "Not a directory");  // as the system words it for a link that must not be followed
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path() + "/real"));
+}
+
+TEST(Folder, that_others_may_write) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  Child child{"start", {}, {.environment = in_folder(folder.path())}};
+  expect_fallback(child, folder.path(), "its mode is 0777, expected 0700");
+}
+
+TEST(Folder, of_someone_else) {
+  const TemporaryFolder folder;
+  std::string foreign = "/usr";  // root's
+  std::string owner = "0";
+  if (geteuid() == 0) {
+    foreign = folder.path();
+    owner = "65534";
+    ASSERT_EQ(chown(foreign.c_str(), 65534, 65534), 0);
+  }
+  Child child{"start", {}, {.environment = in_folder(foreign)}};
+  expect_fallback(child, foreign, "it belongs to user " + owner + ", expected " + std::to_string(geteuid()));
+}
+
+TEST(Folder, that_may_not_be_written) {
+  const TemporaryFolder folder;
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(chown(folder.path().c_str(), 65534, 65534), 0);
+  }
+  ASSERT_EQ(chmod(folder.path().c_str(), 0500), 0);
+  Child child{"start", {}, {.environment = in_folder(folder.path()), .as_nobody = root}};
+  expect_fallback(child, folder.path(), "Permission denied");
+}
+
+TEST(Folder, whose_parent_does_not_exist) {
+  Child child{"start", {}, {.environment = in_folder("/nonexistent/headroom")}};
+  expect_fallback(child, "/nonexistent/headroom", "No such file or directory");
+}
+
+TEST(Folder, is_not_looked_for_when_events_are_off) {
+  Child child{"start", {}, {.environment = {"HEADROOM_DIR=/nonexistent/headroom", "HEADROOM_FLIGHT=off"}}};
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(child.output(), "anonymous, full size\n");
+  EXPECT_THAT(child.errors(), IsEmpty());
+}
+
+TEST(Tmpfs, of_a_containers_usual_size_gets_a_smaller_file) {
+  const TemporaryFolder folder;
+  Child child{"start-on-tmpfs", {folder.path(), "64m"}, {.environment = in_folder(folder.path())}};
+  const int status = child.wait();
+  if (status == kNotPermitted) GTEST_SKIP() << child.output();
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(child.output(), "file, shrunk\n");
+  EXPECT_THAT(child.errors(), IsEmpty());
+}
+
+TEST(Tmpfs, that_is_tiny) {
+  const TemporaryFolder folder;
+  Child child{"start-on-tmpfs", {folder.path(), "4m"}, {.environment = in_folder(folder.path())}};
+  expect_fallback(child, folder.path(), "too little free space for the smallest flight file");
+}
+
+TEST(Tmpfs, that_is_full) {
+  const TemporaryFolder folder;
+  Child child{"start-on-tmpfs", {folder.path(), "64m", "fill"}, {.environment = in_folder(folder.path())}};
+  expect_fallback(child, folder.path(), "too little free space for the smallest flight file");
+}
+
+TEST(Tmpfs, that_is_absent) {
+  Child child{"start-without-shm", {}};
+  expect_fallback(child, "/dev/shm/headroom-", "Read-only file system");
+}
+
+TEST(Limits, a_small_limit_on_file_sizes_does_not_kill_the_program) {
+  const TemporaryFolder folder;
+  Child tiny{"start-with-small-files", {"65536"}, {.environment = in_folder(folder.path())}};
+  expect_fallback(tiny, folder.path(), "too little free space");
+  Child small{"start-with-small-files", {"8388608"}, {.environment = in_folder(folder.path())}};
+  EXPECT_EQ(small.wait(), 0);
+  EXPECT_EQ(small.output(), "file, shrunk\n");
+}
+
+TEST(Limits, a_timer_that_signals_all_the_time_does_not_cost_the_file) {
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm";
+  const TemporaryFolder folder{"/dev/shm"};  // a tmpfs gives up reserving at a signal, other file systems go on
+  Child child{"start-under-timer", {}, {.environment = in_folder(folder.path())}};
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_THAT(child.output(), StartsWith("file, ")) << child.errors();
+}
+
+}  // namespace
+}  // namespace headroom::test
