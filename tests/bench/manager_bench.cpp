@@ -11,7 +11,8 @@ namespace {
 const AllocTag kTag{"bench"};
 
 GpuMemoryManager& shared_manager() {
-  static GpuMemoryManager& manager = *new GpuMemoryManager{test::null_manager(MemoryBudget::with_limit(std::uint64_t{1} << 40), "bench")};
+  static GpuMemoryManager& manager =
+      *new GpuMemoryManager{test::null_manager(MemoryBudget::with_limit(std::uint64_t{1} << 40), "bench")};
   return manager;
 }
 

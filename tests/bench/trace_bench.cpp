@@ -21,8 +21,10 @@ std::string const& large_history() {
     std::ofstream file{name};
     file << "Thread,Time,Action,Pointer,Size,Stream\n";
     for (int i = 0; i < 500'000; ++i) {
-      file << "0," << i * 10 << ",allocate,0x7f3c85" << std::hex << 0x100000 + i % 4096 * 256 << std::dec << "," << 1000 + i % 777 << ",0\n";
-      file << "0," << i * 10 + 5 << ",free,0x7f3c85" << std::hex << 0x100000 + i % 4096 * 256 << std::dec << "," << 1000 + i % 777 << ",0\n";
+      file << "0," << i * 10 << ",allocate,0x7f3c85" << std::hex << 0x100000 + i % 4096 * 256 << std::dec << "," << 1000 + i % 777
+           << ",0\n";
+      file << "0," << i * 10 + 5 << ",free,0x7f3c85" << std::hex << 0x100000 + i % 4096 * 256 << std::dec << "," << 1000 + i % 777
+           << ",0\n";
     }
     std::atexit([] { std::remove(large_history().c_str()); });
     return name;

@@ -200,7 +200,8 @@ TEST(Stress, peak_and_pressure_are_right_whenever_all_is_quiet) {
 
 TEST(Stress, failed_frees_and_retries_on_many_threads_keep_the_books) {
   auto host = host_manager(MemoryBudget::with_limit(1 << 20), {.total_bytes = 1 << 22, .touch_memory = false});
-  host.resource->faults().add({.operation = FaultOperation::deallocate, .nth = 7, .every = 7, .times = kFaultForever, .kind = ErrorKind::driver});
+  host.resource->faults().add(
+      {.operation = FaultOperation::deallocate, .nth = 7, .every = 7, .times = kFaultForever, .kind = ErrorKind::driver});
   host.resource->faults().add({.operation = FaultOperation::allocate, .nth = 11, .every = 11, .times = kFaultForever});
   const std::uint64_t rounds = scaled(20'000);
   on_threads(4, [&](int index) {

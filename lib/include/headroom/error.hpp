@@ -68,11 +68,11 @@ struct Error {
   std::optional<std::uint64_t> peak;         ///< high-water mark of allocated
   std::optional<std::uint64_t> device_free;  ///< what the device said it had
 
-  std::array<Holder, 3> holders{};           ///< largest tags at the refusal, largest first
-  std::uint64_t unspent_bytes = 0;           ///< held by reservations that were not spent
-  std::uint32_t unspent_reservations = 0;    ///< … in how many reservations
-  std::uint64_t failed_free_bytes = 0;       ///< kept charged by frees that failed
-  std::uint32_t failed_frees = 0;            ///< … in how many blocks
+  std::array<Holder, 3> holders{};         ///< largest tags at the refusal, largest first
+  std::uint64_t unspent_bytes = 0;         ///< held by reservations that were not spent
+  std::uint32_t unspent_reservations = 0;  ///< … in how many reservations
+  std::uint64_t failed_free_bytes = 0;     ///< kept charged by frees that failed
+  std::uint32_t failed_frees = 0;          ///< … in how many blocks
 
   std::string message;  ///< what no figure says: names the value and what was expected
 

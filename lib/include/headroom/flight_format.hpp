@@ -35,8 +35,8 @@ using Word = std::atomic<std::uint64_t>;
 static_assert(sizeof(Word) == 8 && alignof(Word) == 8 && Word::is_always_lock_free);
 
 inline constexpr std::uint64_t kMagic = 0x31'54'48'47'4C'46'52'48;  // "HRFLGHT1" read as little-endian bytes
-inline constexpr std::uint16_t kAbiMajor = 1;                        // readers refuse another one, politely
-inline constexpr std::uint16_t kAbiMinor = 0;                        // only additions in places that were zero
+inline constexpr std::uint16_t kAbiMajor = 1;                       // readers refuse another one, politely
+inline constexpr std::uint16_t kAbiMinor = 0;                       // only additions in places that were zero
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 
 // ── Packed words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,39 +157,39 @@ enum class ExporterState : std::uint64_t { none = 0, serving = 1, port_taken = 2
 
 /// Offsets 0–4095. Everything but the words marked "changes" is written before `magic` (release) and never again.
 struct alignas(64) FileHeader {
-  Word magic;                       // 0      changes once: written last, release; readers load it acquire
-  std::uint16_t abi_major;          // 8
-  std::uint16_t abi_minor;          // 10
-  std::uint32_t endianness;         // 12
-  std::uint64_t file_bytes;         // 16     the whole mapping
-  std::uint32_t region_count;       // 24
-  std::uint32_t record_bytes;       // 28
-  std::uint32_t main_records;       // 32     N of the main ring, a power of two
-  std::uint32_t main_block;         // 36     B of the main ring, divides N, B < N
-  std::uint32_t journal_records;    // 40
-  std::uint32_t journal_block;      // 44
-  std::uint32_t lane_main_offset;   // 48     from the start of a lane
+  Word magic;                         // 0      changes once: written last, release; readers load it acquire
+  std::uint16_t abi_major;            // 8
+  std::uint16_t abi_minor;            // 10
+  std::uint32_t endianness;           // 12
+  std::uint64_t file_bytes;           // 16     the whole mapping
+  std::uint32_t region_count;         // 24
+  std::uint32_t record_bytes;         // 28
+  std::uint32_t main_records;         // 32     N of the main ring, a power of two
+  std::uint32_t main_block;           // 36     B of the main ring, divides N, B < N
+  std::uint32_t journal_records;      // 40
+  std::uint32_t journal_block;        // 44
+  std::uint32_t lane_main_offset;     // 48     from the start of a lane
   std::uint32_t lane_journal_offset;  // 52
-  std::uint32_t backing;            // 56     Backing
-  std::uint32_t alive_by;           // 60     AliveBy
+  std::uint32_t backing;              // 56     Backing
+  std::uint32_t alive_by;             // 60     AliveBy
   RegionEntry regions[kRegionSlots];  // 64   in the order of Region
-  std::uint64_t wanted_bytes;       // 320    what the default size would have been; differs from file_bytes when it was halved
-  std::uint64_t pid;                // 328    as the process sees itself (its pid namespace)
-  std::uint64_t uid;                // 336
+  std::uint64_t wanted_bytes;         // 320    what the default size would have been; differs from file_bytes when it was halved
+  std::uint64_t pid;                  // 328    as the process sees itself (its pid namespace)
+  std::uint64_t uid;                  // 336
   std::uint64_t process_start_ticks;  // 344  field 22 of /proc/self/stat
-  std::uint64_t run;                // 352    64 random bits: the identity of this run
-  std::uint32_t clock_source;       // 360    ClockSource
-  std::uint32_t spare0;             // 364
-  std::uint64_t ticks_per_second;   // 368
-  std::uint64_t start_ticks;        // 376    start triple
-  std::uint64_t start_monotonic_ns;  // 384
-  std::uint64_t start_realtime_ns;  // 392    since 1970, UTC
-  char boot_id[40];                 // 400    text, zero padded
-  char program[64];                 // 440    UTF-8, zero padded, like all texts here
-  char host[64];                    // 504
-  char version[32];                 // 568    of headroom
-  char command[512];                // 600    arguments separated by a blank
-  char spare1[936];                 // 1112
+  std::uint64_t run;                  // 352    64 random bits: the identity of this run
+  std::uint32_t clock_source;         // 360    ClockSource
+  std::uint32_t spare0;               // 364
+  std::uint64_t ticks_per_second;     // 368
+  std::uint64_t start_ticks;          // 376    start triple
+  std::uint64_t start_monotonic_ns;   // 384
+  std::uint64_t start_realtime_ns;    // 392    since 1970, UTC
+  char boot_id[40];                   // 400    text, zero padded
+  char program[64];                   // 440    UTF-8, zero padded, like all texts here
+  char host[64];                      // 504
+  char version[32];                   // 568    of headroom
+  char command[512];                  // 600    arguments separated by a blank
+  char spare1[936];                   // 1112
   // Changes from here on. All words relaxed unless said otherwise; written by any thread of the process.
   Word state;                 // 2048   ProcessState, release
   Word exporter_state;        // 2056   ExporterState, release
@@ -217,8 +217,8 @@ static_assert(offsetof(FileHeader, state) == 2048 && offsetof(FileHeader, lanes_
 /// Written by whoever won `next_sync_ticks`: Readers take it when `number` is the same before and after
 /// (acquire) and equals 1 + the sync's number. Doubles as "last activity".
 struct ClockSync {
-  Word number;        // 0 while being written, else 1 + sync number; release
-  Word ticks;         // release, like the next two
+  Word number;  // 0 while being written, else 1 + sync number; release
+  Word ticks;   // release, like the next two
   Word monotonic_ns;
   Word realtime_ns;
 };
@@ -239,8 +239,8 @@ inline constexpr std::size_t kLabelBytes = 96;
 ///   site    line                        hash of file and function
 ///   hook    its hook cell               priority as signed 64 bit
 struct alignas(64) DirectoryEntry {
-  Word state;        // generation (32) · kind (8, bits 8–15) · EntryState (8, bits 0–7); release; re-checked by readers
-  Word parent;       // directory id: a tag's and hook's ledger, a ledger's device
+  Word state;   // generation (32) · kind (8, bits 8–15) · EntryState (8, bits 0–7); release; re-checked by readers
+  Word parent;  // directory id: a tag's and hook's ledger, a ledger's device
   Word number;
   Word payload;
   Word label[kLabelBytes / 8];  // valid UTF-8, zero padded
@@ -248,7 +248,8 @@ struct alignas(64) DirectoryEntry {
 static_assert(sizeof(DirectoryEntry) == 128);
 
 [[nodiscard]] constexpr std::uint64_t pack_entry(std::uint32_t generation, EntryKind kind, EntryState state) noexcept {
-  return (std::uint64_t{generation} << 32) | (std::uint64_t{static_cast<std::uint8_t>(kind)} << 8) | static_cast<std::uint8_t>(state);
+  return (std::uint64_t{generation} << 32) | (std::uint64_t{static_cast<std::uint8_t>(kind)} << 8) |
+         static_cast<std::uint8_t>(state);
 }
 
 // Ledgers ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,13 +265,13 @@ struct alignas(64) LedgerCell {
   Word peak;  // any thread, CAS-max seq_cst; only raised when its bytes are strictly larger, but for reset_peak
   char pad2[56];
   // Read at every operation, written rarely: a line of their own.
-  Word limit;     // set_budget, seq_cst store, then claim's version + 1
-  Word pressure;  // sequence (56) · level (8, bits 0–7); seq_cst CAS
+  Word limit;            // set_budget, seq_cst store, then claim's version + 1
+  Word pressure;         // sequence (56) · level (8, bits 0–7); seq_cst CAS
   Word pressure_margin;  // bytes of hysteresis + 1; 0 = 1 % of the budget
-  Word waiters;   // fetch_add seq_cst
-  Word epoch;     // fetch_add seq_cst; low 32 bits are the futex
-  Word journal_peak;  // bytes of the last peak record in the journal
-  Word state;     // LedgerState, release
+  Word waiters;          // fetch_add seq_cst
+  Word epoch;            // fetch_add seq_cst; low 32 bits are the futex
+  Word journal_peak;     // bytes of the last peak record in the journal
+  Word state;            // LedgerState, release
   Word directory_id;
   // Shared, but touched only off the fast path.
   Word unspent;               // bytes in reservations
@@ -283,13 +284,13 @@ struct alignas(64) LedgerCell {
   Word failed_frees;
   // Identity and figures.
   Word generation;
-  Word parent_cell;     // 1 + cell of the device account, 0 = none
-  Word device_id;       // directory id
+  Word parent_cell;  // 1 + cell of the device account, 0 = none
+  Word device_id;    // directory id
   Word created_ticks;
   Word sentinel_bytes;
-  Word device_total;    // + 1
-  Word device_free;     // + 1
-  Word device_outside;  // + 1: used on the device, but not by this process's ledgers
+  Word device_total;         // + 1
+  Word device_free;          // + 1
+  Word device_outside;       // + 1: used on the device, but not by this process's ledgers
   Word typed_requests;       // alloc_count of books without own counters; lanes carry it otherwise
   Word typed_requests_base;  // reset_alloc_count: what to subtract
   Word kind;                 // 0 manager, 1 device account
@@ -301,10 +302,10 @@ static_assert(offsetof(LedgerCell, unspent) == 256 && offsetof(LedgerCell, gener
 
 /// Rare counts of a ledger: shared words, fetch_add relaxed, off the fast path.
 struct alignas(64) LedgerTallies {
-  Word refusals[16][8];     // [ErrorKind][Layer]: requests that failed
-  Word free_failures[16];   // [ErrorKind]
-  Word transitions[5][5];   // [from][to] of the pressure state
-  Word observed;            // requests that an observing budget would have refused
+  Word refusals[16][8];    // [ErrorKind][Layer]: requests that failed
+  Word free_failures[16];  // [ErrorKind]
+  Word transitions[5][5];  // [from][to] of the pressure state
+  Word observed;           // requests that an observing budget would have refused
   Word write_offs;
   Word retries;
   Word spare[84];
@@ -364,18 +365,18 @@ static_assert(sizeof(HookCell) == 512);
 
 /// The first figures of a (kind, layer, tag): a storm of refusals laps the journal, but not this.
 struct alignas(64) FirstFailure {
-  Word key;          // 0 free, else tag (16, bits 17–32) · kind (8, bits 9–16) · layer (8, bits 1–8) · 1; claimed by CAS
-  Word ready;        // 1 when the figures below are whole; release
-  Word count;        // fetch_add
+  Word key;    // 0 free, else tag (16, bits 17–32) · kind (8, bits 9–16) · layer (8, bits 1–8) · 1; claimed by CAS
+  Word ready;  // 1 when the figures below are whole; release
+  Word count;  // fetch_add
   Word first_ticks;
-  Word last_ticks;   // relaxed store of the newest
+  Word last_ticks;  // relaxed store of the newest
   Word requested;
   Word claimed;
-  Word limit;        // limit word
+  Word limit;  // limit word
   Word peak;
   Word device_free;  // + 1
   Word site;
-  Word ledger;       // cell
+  Word ledger;  // cell
   Word thread;
   Word spare[3];
 };
@@ -391,11 +392,11 @@ struct alignas(64) LiveSlot {
   Word state;
   Word address;
   Word bytes;
-  Word tag_ledger;  // tag directory id (16) · ledger cell (12, bits 16–27) · log2 alignment (6, bits 28–33)
-  Word site_thread; // site directory id (32, high) · thread id (32, low)
+  Word tag_ledger;   // tag directory id (16) · ledger cell (12, bits 16–27) · log2 alignment (6, bits 28–33)
+  Word site_thread;  // site directory id (32, high) · thread id (32, low)
   Word stream;
   Word ticks;
-  Word operation;   // the alloc word of its admission
+  Word operation;  // the alloc word of its admission
 };
 static_assert(sizeof(LiveSlot) == 64);
 
@@ -426,7 +427,7 @@ struct alignas(64) RingWords {
 
 struct alignas(64) LaneHeader {
   // Ownership: CAS acquire from 0, store 0 release. Shared lanes: exchange acquire, store release.
-  Word owner;         // thread id + 1 in an owned lane; 1 while busy in a shared one
+  Word owner;  // thread id + 1 in an owned lane; 1 while busy in a shared one
   Word attached_ticks;
   Word thread_name[2];
   Word spare0[4];

@@ -61,7 +61,7 @@ public:
   [[nodiscard]] std::uint64_t duration_ns(std::uint64_t ticks) const noexcept;
 
 private:
-  [[nodiscard]] std::uint64_t convert(std::uint64_t ticks, std::uint64_t Sync::*clock) const noexcept;
+  [[nodiscard]] std::uint64_t convert(std::uint64_t ticks, std::uint64_t Sync::* clock) const noexcept;
   std::uint64_t ticks_per_second_;
   std::vector<Sync> syncs_;
 };
@@ -124,9 +124,9 @@ struct LedgerSnapshot {
   std::uint64_t observed = 0, write_offs = 0, retries = 0;
   std::vector<TagSnapshot> tags;  ///< by bytes, largest first
 
-  [[nodiscard]] std::uint64_t failures() const noexcept;              ///< sum of refusals
+  [[nodiscard]] std::uint64_t failures() const noexcept;                  ///< sum of refusals
   [[nodiscard]] std::optional<std::uint64_t> remaining() const noexcept;  ///< limit − claimed, never below 0
-  [[nodiscard]] std::uint64_t over_budget() const noexcept;           ///< claimed − limit, never below 0
+  [[nodiscard]] std::uint64_t over_budget() const noexcept;               ///< claimed − limit, never below 0
 };
 
 /// One live allocation, as the table holds it.
@@ -151,8 +151,8 @@ struct InFlightOperation {
 
 struct LaneInfo {
   std::uint32_t lane = 0;
-  bool owned = false;       ///< a thread holds it
-  std::uint64_t thread = 0; ///< its id, 0 unknown
+  bool owned = false;        ///< a thread holds it
+  std::uint64_t thread = 0;  ///< its id, 0 unknown
   std::string thread_name;
   std::uint64_t main_head = 0, journal_head = 0;
 };
@@ -258,7 +258,7 @@ public:
 private:
   struct Follow {  // one ring
     std::uint64_t next = 0;
-    std::uint64_t next_if_quiet = 0;     // where the first poll starts when it is a post-mortem
+    std::uint64_t next_if_quiet = 0;      // where the first poll starts when it is a post-mortem
     std::uint64_t shown_uncommitted = 0;  // 1 + its number
   };
   void reserve_for_pending(std::vector<Event>& events) const;

@@ -136,7 +136,7 @@ struct AuditReport {
   std::uint64_t live_bytes = 0;        ///< slots live, freeing and failed, and untracked bytes
   std::uint64_t live_allocations = 0;  ///< … how many
   std::uint64_t failed_free_bytes = 0;
-  std::uint64_t tag_bytes = 0;  ///< sum over all tags
+  std::uint64_t tag_bytes = 0;        ///< sum over all tags
   std::vector<std::string> problems;  ///< one sentence each; empty when the books balance
   /// True when live = allocated = claimed − unspent = Σ tags and peak ≥ allocated. Exact when no other thread is at work.
   [[nodiscard]] bool clean() const noexcept { return problems.empty(); }
@@ -149,8 +149,8 @@ struct ManagerStats {
   std::optional<std::uint64_t> limit;
   std::uint64_t live_allocations = 0;
   std::uint64_t allocations = 0, frees = 0, allocation_bytes = 0, deallocation_bytes = 0;
-  std::uint64_t refusals = 0;            ///< requests that failed, all kinds and layers
-  std::uint64_t observed_refusals = 0;   ///< what an observing budget would have refused
+  std::uint64_t refusals = 0;           ///< requests that failed, all kinds and layers
+  std::uint64_t observed_refusals = 0;  ///< what an observing budget would have refused
   std::uint64_t pressure_transitions = 0;
 };
 
@@ -195,8 +195,9 @@ public:
 
   [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;  ///< delivered and not yet freed
   [[nodiscard]] std::uint64_t claimed_bytes() const noexcept;    ///< all claims, unspent reservations included
-  [[nodiscard]] std::optional<std::uint64_t> remaining_bytes() const noexcept;  ///< limit − claimed, never below 0; absent: unlimited
-  [[nodiscard]] std::uint64_t peak_bytes() const noexcept;       ///< of allocated, since creation or reset_peak
+  [[nodiscard]] std::optional<std::uint64_t> remaining_bytes()
+      const noexcept;                                       ///< limit − claimed, never below 0; absent: unlimited
+  [[nodiscard]] std::uint64_t peak_bytes() const noexcept;  ///< of allocated, since creation or reset_peak
   [[nodiscard]] std::uint64_t live_allocations() const noexcept;
   [[nodiscard]] std::uint64_t alloc_count() const noexcept;  ///< typed requests, also those that failed or were empty
   void reset_alloc_count() noexcept;

@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct LeadByte {
-  std::size_t length;            // of the whole character, 0 = cannot start one
-  unsigned char low, high;       // range of the second byte: shuts out overlong forms, surrogates and what lies above U+10FFFF
+  std::size_t length;       // of the whole character, 0 = cannot start one
+  unsigned char low, high;  // range of the second byte: shuts out overlong forms, surrogates and what lies above U+10FFFF
 };
 
 constexpr LeadByte classify(unsigned char byte) noexcept {

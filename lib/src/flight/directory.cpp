@@ -54,7 +54,8 @@ void store_label(DirectoryEntry& entry, std::string_view label) {
   }
 }
 
-std::uint32_t add_locked(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload, std::string_view label) {
+std::uint32_t add_locked(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload,
+                         std::string_view label) {
   std::uint32_t id = 0;
   const auto used = static_cast<std::uint32_t>(recorder.header->directory_used.load(std::memory_order_relaxed));
   // Fresh entries first: old events keep their names as long as possible.
@@ -97,7 +98,8 @@ constinit SiteSlot site_slots[kSiteSlots];
 
 // User-space pointers have 47 bits; lines above 131,071 of one file share a site with an earlier line.
 std::uint64_t site_key(std::source_location const& site) noexcept {
-  return (reinterpret_cast<std::uintptr_t>(site.file_name()) & ((std::uint64_t{1} << 47) - 1)) | (std::uint64_t{site.line()} << 47);
+  return (reinterpret_cast<std::uintptr_t>(site.file_name()) & ((std::uint64_t{1} << 47) - 1)) |
+         (std::uint64_t{site.line()} << 47);
 }
 std::size_t site_start(std::uint64_t key) noexcept { return (key * 0x9E3779B97F4A7C15ULL) >> 51; }
 static_assert((std::size_t{1} << (64 - 51)) == kSiteSlots);
@@ -127,7 +129,8 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
     }
     if (id == 0) {
       recorder.header->sites_folded.fetch_add(1, std::memory_order_relaxed);
-      if (std::size_t{sites_used} * 2 > kSiteSlots) return 0;  // keep the table sparse: folded sites are not remembered past half of it
+      if (std::size_t{sites_used} * 2 > kSiteSlots)
+        return 0;  // keep the table sparse: folded sites are not remembered past half of it
     }
     slot.id.store(id, std::memory_order_relaxed);
     slot.key.store(key, std::memory_order_release);
@@ -138,7 +141,8 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
 
 }  // namespace
 
-std::uint32_t add_entry(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload, std::string_view label) {
+std::uint32_t add_entry(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload,
+                        std::string_view label) {
   const DirectoryLock lock;
   return add_locked(kind, parent, number, payload, label);
 }

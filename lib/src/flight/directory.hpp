@@ -28,8 +28,8 @@ void close_entry(std::uint32_t id) noexcept;
 
 /// A tag's place in the books of one ledger.
 struct TagPlace {
-  std::uint16_t entry = 0;         ///< directory id
-  std::uint16_t cell = 0xFFFF;     ///< tag cell, 0xFFFF = none
+  std::uint16_t entry = 0;      ///< directory id
+  std::uint16_t cell = 0xFFFF;  ///< tag cell, 0xFFFF = none
 };
 inline constexpr std::uint16_t kNoTagCell = 0xFFFF;
 

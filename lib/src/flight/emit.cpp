@@ -15,7 +15,8 @@ namespace headroom::flight {
 void write_clock_sync_if_due(std::uint64_t ticks) noexcept {
   FileHeader& header = *recorder.header;
   std::uint64_t due = header.next_sync_ticks.load(std::memory_order_relaxed);
-  if (ticks < due || !header.next_sync_ticks.compare_exchange_strong(due, ticks + recorder.sync_interval_ticks, std::memory_order_relaxed)) {
+  if (ticks < due ||
+      !header.next_sync_ticks.compare_exchange_strong(due, ticks + recorder.sync_interval_ticks, std::memory_order_relaxed)) {
     return;
   }
   const ClockTriple now = clock_triple_now();

@@ -44,12 +44,13 @@ FlightMemory anonymous_memory(Sizes const& sizes) noexcept {
 
 // Halves rings and table until the file takes at most our share of the free space; false when even the smallest is too much.
 bool fit(Sizes& sizes, int folder_fd) noexcept {
-  struct statvfs space {};
+  struct statvfs space{};
   if (fstatvfs(folder_fd, &space) != 0) return true;  // unknown: posix_fallocate will tell
   std::uint64_t share = std::uint64_t{space.f_bavail} * space.f_frsize / kShareOfTmpfs;
   // A file beyond `ulimit -f` is not refused but answered with SIGXFSZ, which ends the program.
   struct rlimit largest{};
-  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY && largest.rlim_cur < share) share = largest.rlim_cur;
+  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY && largest.rlim_cur < share)
+    share = largest.rlim_cur;
   while (geometry_for(sizes).bytes > share) {
     if (!sizes.halve()) return false;
   }
@@ -114,8 +115,9 @@ void remove_abandoned_starts(std::string const& folder) {
   for (auto const& entry : std::filesystem::directory_iterator{folder, ignored}) {
     const std::string name = entry.path().filename();
     if (!name.starts_with('.') || !name.ends_with(".flight.new")) continue;
-    struct stat info {};
-    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_mtime + kAbandonedAge > std::time(nullptr)) continue;
+    struct stat info{};
+    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_mtime + kAbandonedAge > std::time(nullptr))
+      continue;
     const int fd = open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) continue;
     if (is_locked_by_other(fd) == false) unlink(entry.path().c_str());

@@ -10,10 +10,10 @@
 namespace headroom::flight {
 
 struct FileRequest {
-  std::string program;      ///< for the file's name
+  std::string program;  ///< for the file's name
   std::uint64_t pid = 0;
   std::uint64_t run = 0;
-  bool anonymous = false;   ///< HEADROOM_FLIGHT=off
+  bool anonymous = false;  ///< HEADROOM_FLIGHT=off
   bool group_readable = false;
   Sizes sizes{};
 };

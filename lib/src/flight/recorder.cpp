@@ -35,10 +35,10 @@ constinit std::atomic<bool> forked_child{false};
 namespace {
 
 std::once_flag started;
-std::atomic<bool> ready{false};         // written by the starter (release), read by process_mapping (acquire)
+std::atomic<bool> ready{false};  // written by the starter (release), read by process_mapping (acquire)
 std::atomic<bool> keep{false};
-int alive_fd = -1;    // holds the lock
-int reading_fd = -1;  // for a forked child
+int alive_fd = -1;                 // holds the lock
+int reading_fd = -1;               // for a forked child
 std::string* file_path = nullptr;  // never freed: exit handlers of any order may ask for it
 pid_t owner_pid = 0;
 
@@ -59,9 +59,11 @@ void detach_child() noexcept {
   forked_child.store(true, std::memory_order_relaxed);
   if (alive_fd >= 0) {
     const int private_copy = MAP_PRIVATE | MAP_FIXED;
-    if (reading_fd < 0 || mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy, reading_fd, 0) == MAP_FAILED) {
+    if (reading_fd < 0 ||
+        mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy, reading_fd, 0) == MAP_FAILED) {
       // Without the copy the next store would change the parent's books: anonymous zeros are the lesser evil.
-      if (mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(127);
+      if (mmap(recorder.base, recorder.geometry.bytes, PROT_READ | PROT_WRITE, private_copy | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        _exit(127);
     }
     close(std::exchange(alive_fd, -1));
     if (reading_fd >= 0) close(std::exchange(reading_fd, -1));
@@ -208,8 +210,6 @@ void keep_file(bool wanted) noexcept {
   if (start_recorder()) keep.store(wanted, std::memory_order_relaxed);
 }
 
-std::string own_file() {
-  return ready.load(std::memory_order_acquire) && file_path != nullptr ? *file_path : std::string{};
-}
+std::string own_file() { return ready.load(std::memory_order_acquire) && file_path != nullptr ? *file_path : std::string{}; }
 
 }  // namespace headroom::flight

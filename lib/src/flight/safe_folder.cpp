@@ -13,9 +13,10 @@ namespace {
 
 // "" when `fd` is a folder that only we (and, if asked for, our group's readers) can use.
 std::string distrust(int fd, bool group_readable) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0) return std::strerror(errno);
-  if (info.st_uid != geteuid()) return "it belongs to user " + std::to_string(info.st_uid) + ", expected " + std::to_string(geteuid());
+  if (info.st_uid != geteuid())
+    return "it belongs to user " + std::to_string(info.st_uid) + ", expected " + std::to_string(geteuid());
   const mode_t forbidden = group_readable ? 0027 : 0077;
   if ((info.st_mode & forbidden) != 0) {
     char mode[8];

@@ -7,7 +7,7 @@
 namespace headroom::flight {
 
 struct FolderChoice {
-  int fd = -1;          ///< open folder, or −1 when none was good
+  int fd = -1;  ///< open folder, or −1 when none was good
   std::string path;
   std::string problem;  ///< why the better ones were not taken; empty when the first was good
 };

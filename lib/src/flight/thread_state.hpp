@@ -65,8 +65,7 @@ void forget_thread_after_fork() noexcept;
 /// takes the shared words instead.
 class LaneSection {
 public:
-  explicit LaneSection(ThreadState& state) noexcept
-      : state_(state), reentrant_(state.writing.load(std::memory_order_relaxed)) {
+  explicit LaneSection(ThreadState& state) noexcept : state_(state), reentrant_(state.writing.load(std::memory_order_relaxed)) {
     if (!reentrant_) state_.writing.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }

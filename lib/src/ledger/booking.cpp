@@ -17,10 +17,11 @@ namespace {
 using Waiting = WaitProtocol<StdAtomics>;
 
 // Word 0 to 3 and 7, which all records about a block share.
-Draft block_draft(EventKind kind, Booking const& booking, std::uint64_t duration_ns, std::uint64_t flags, std::uint32_t thread) noexcept {
+Draft block_draft(EventKind kind, Booking const& booking, std::uint64_t duration_ns, std::uint64_t flags,
+                  std::uint32_t thread) noexcept {
   Draft draft;
-  draft.words[0] = pack_kind(kind, flags | (duration_ns > 0xFFFFFFFFU ? kFlagDurationSaturated : 0) |
-                                       (booking.slot == kNoSlot ? kFlagUntracked : 0));
+  draft.words[0] = pack_kind(
+      kind, flags | (duration_ns > 0xFFFFFFFFU ? kFlagDurationSaturated : 0) | (booking.slot == kNoSlot ? kFlagUntracked : 0));
   draft.words[1] = booking.end_ticks;
   draft.words[2] = booking.address;
   draft.words[3] = pack_bytes(booking.bytes, booking.alignment);
@@ -185,11 +186,9 @@ void Ledger::book_free_failure(LaneSection const& section, Booking const& bookin
   tallies_->free_failures[static_cast<std::size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   Draft draft = block_draft(EventKind::free_failed, booking, recorder.to_ns(booking.end_ticks - booking.start_ticks), 0,
                             section.thread().thread_id);
-  draft.words[5] = Subject{.tag = booking.tag.entry,
-                           .ledger = record_id(),
-                           .result = pack_result(kind, layer),
-                           .pressure = pressure_state()}
-                       .pack();
+  draft.words[5] =
+      Subject{.tag = booking.tag.entry, .ledger = record_id(), .result = pack_result(kind, layer), .pressure = pressure_state()}
+          .pack();
   test_point(TestPoint::free_failed_before_record);
   emit(section, EventKind::free_failed, draft);
 }
@@ -215,21 +214,22 @@ void Ledger::wake_waiters() noexcept {
 }
 
 void Ledger::judge_pressure(LaneSection const& section) noexcept {
-  Steps::judge_pressure(cell_->pressure, cell_->claim, cell_->limit, cell_->pressure_margin, [&](Steps::Transition const& change) {
-    test_point(TestPoint::pressure_before_record);
-    tallies_->transitions[static_cast<std::size_t>(change.from)][static_cast<std::size_t>(change.to)].fetch_add(
-        1, std::memory_order_relaxed);
-    Draft draft;
-    draft.words[0] = pack_kind(EventKind::pressure);
-    draft.words[1] = ticks_now();
-    draft.words[2] = std::uint64_t{static_cast<std::uint8_t>(change.from)} | (std::uint64_t{static_cast<std::uint8_t>(change.to)} << 8) |
-                     (change.sequence << 16);
-    draft.words[3] = cell_->claim.load(std::memory_order_relaxed) & kBytesMask;
-    draft.words[4] = limit_word();
-    draft.words[5] = Subject{.ledger = record_id(), .pressure = change.to}.pack();
-    draft.words[7] = pack_duration(0, section.thread().thread_id);
-    emit(section, EventKind::pressure, draft);
-  });
+  Steps::judge_pressure(
+      cell_->pressure, cell_->claim, cell_->limit, cell_->pressure_margin, [&](Steps::Transition const& change) {
+        test_point(TestPoint::pressure_before_record);
+        tallies_->transitions[static_cast<std::size_t>(change.from)][static_cast<std::size_t>(change.to)].fetch_add(
+            1, std::memory_order_relaxed);
+        Draft draft;
+        draft.words[0] = pack_kind(EventKind::pressure);
+        draft.words[1] = ticks_now();
+        draft.words[2] = std::uint64_t{static_cast<std::uint8_t>(change.from)} |
+                         (std::uint64_t{static_cast<std::uint8_t>(change.to)} << 8) | (change.sequence << 16);
+        draft.words[3] = cell_->claim.load(std::memory_order_relaxed) & kBytesMask;
+        draft.words[4] = limit_word();
+        draft.words[5] = Subject{.ledger = record_id(), .pressure = change.to}.pack();
+        draft.words[7] = pack_duration(0, section.thread().thread_id);
+        emit(section, EventKind::pressure, draft);
+      });
 }
 
 void Ledger::book_budget_change(LaneSection const& section, std::uint64_t before, std::uint64_t after) noexcept {

@@ -86,9 +86,7 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   words.state.store(static_cast<std::uint64_t>(LedgerState::open), std::memory_order_release);
 }
 
-void Ledger::close() noexcept {
-  cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_release);
-}
+void Ledger::close() noexcept { cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_release); }
 
 bool Ledger::is_quiet() const noexcept {
   if ((cell_->claim.load(std::memory_order_seq_cst) & kBytesMask) != 0 || cell_->unspent.load(std::memory_order_acquire) != 0 ||
@@ -113,7 +111,8 @@ void Ledger::retire_names() noexcept {
 ClaimResult Ledger::claim(std::uint64_t bytes) noexcept {
   ClaimResult result = Steps::claim(cell_->claim, cell_->limit, bytes);
   for (int i = 0; i < kClaimTriesBesideClaimsInFlight && result.outcome == ClaimOutcome::refused; ++i) {
-    const std::uint64_t settled = (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) + cell_->unspent.load(std::memory_order_acquire);
+    const std::uint64_t settled =
+        (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) + cell_->unspent.load(std::memory_order_acquire);
     if (result.claimed_before == settled) break;
     test_point(TestPoint::claim_before_retry);
     std::this_thread::yield();
@@ -145,7 +144,8 @@ void Ledger::set_scales(MemoryBudget budget) noexcept {
   const auto limit = budget.limit_bytes();
   const bool has_use = limit.has_value() && *limit != 0;
   use_scale_.store(has_use ? static_cast<double>(kUseBuckets) / static_cast<double>(*limit) : 0.0, std::memory_order_relaxed);
-  peak_step_.store(has_use ? std::max<std::uint64_t>(*limit / kPeakStepsOfBudget, 1) : kPeakStepWithoutBudget, std::memory_order_relaxed);
+  peak_step_.store(has_use ? std::max<std::uint64_t>(*limit / kPeakStepsOfBudget, 1) : kPeakStepWithoutBudget,
+                   std::memory_order_relaxed);
 }
 
 Ledger::Words Ledger::words() const noexcept {
@@ -171,12 +171,14 @@ std::uint64_t Ledger::tag_bytes(TagPlace place) const noexcept {
   std::uint64_t bytes = recorder.overflow->tags[place.cell].bytes.load(std::memory_order_acquire) -
                         recorder.tag_bases[place.cell].bytes.load(std::memory_order_relaxed);
   const auto lanes = std::min<std::uint64_t>(recorder.header->lanes_used.load(std::memory_order_relaxed), kOwnedLanes);
-  for (std::uint32_t lane = 0; lane < lanes; ++lane) bytes += recorder.lane(lane).tags[place.cell].bytes.load(std::memory_order_acquire);
+  for (std::uint32_t lane = 0; lane < lanes; ++lane)
+    bytes += recorder.lane(lane).tags[place.cell].bytes.load(std::memory_order_acquire);
   return bytes;
 }
 
-std::uint64_t Ledger::sum(Word LedgerCounters::*counter) const noexcept {
-  std::uint64_t total = (shared_counters_->*counter).load(std::memory_order_acquire) - (base_->*counter).load(std::memory_order_relaxed);
+std::uint64_t Ledger::sum(Word LedgerCounters::* counter) const noexcept {
+  std::uint64_t total =
+      (shared_counters_->*counter).load(std::memory_order_acquire) - (base_->*counter).load(std::memory_order_relaxed);
   for (std::uint32_t lane = 0; index_ < kLaneLedgers && lane < kOwnedLanes; ++lane) {
     total += (recorder.lane(lane).counters[index_].*counter).load(std::memory_order_acquire);
   }

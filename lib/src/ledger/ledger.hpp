@@ -122,7 +122,7 @@ public:
   /// Sum over all tags of this ledger.
   [[nodiscard]] std::uint64_t all_tag_bytes() const noexcept;
   /// Sum of one counter over all lanes, less the base of an earlier life.
-  [[nodiscard]] std::uint64_t sum(flight::Word flight::LedgerCounters::*counter) const noexcept;
+  [[nodiscard]] std::uint64_t sum(flight::Word flight::LedgerCounters::* counter) const noexcept;
   /// The largest holders, largest first.
   [[nodiscard]] std::array<Holder, 3> largest_holders() const noexcept;
 
@@ -143,7 +143,8 @@ private:
   static flight::TagPlace unpack(std::uint32_t packed) noexcept {
     return {static_cast<std::uint16_t>(packed >> 16), static_cast<std::uint16_t>((packed & 0xFFFFU) - 1)};
   }
-  void change_tag(flight::LaneSection const& section, flight::TagPlace place, std::uint64_t bytes, std::uint64_t allocations) noexcept;
+  void change_tag(flight::LaneSection const& section, flight::TagPlace place, std::uint64_t bytes,
+                  std::uint64_t allocations) noexcept;
   void note_peak(flight::LaneSection const& section, Booking const& booking) noexcept;
   void set_scales(MemoryBudget budget) noexcept;
   void wake_waiters() noexcept;
@@ -162,7 +163,7 @@ private:
   std::uint32_t directory_id_ = 0;
   flight::TagPlace other_{};
   // Derived from the limit for figures that need no exactness: read and written relaxed.
-  std::atomic<double> use_scale_{0.0};           // buckets for each byte claimed
+  std::atomic<double> use_scale_{0.0};             // buckets for each byte claimed
   std::atomic<std::uint64_t> peak_step_{1 << 20};  // how far a peak moves before the journal hears of it
   // (entry << 16) | (cell + 1), 0 = not looked up yet. Written release by whoever looked it up, under the directory's mutex order.
   std::array<std::atomic<std::uint32_t>, 4096> tag_places_{};
@@ -171,7 +172,8 @@ private:
 /// Names the operation in progress in the lane's in-flight word; nested or lane-less operations use the ledger's shared word.
 class InFlightScope {
 public:
-  InFlightScope(flight::ThreadState& thread, Ledger& ledger, flight::InFlight operation, std::uint64_t bytes, std::uint64_t ticks) noexcept
+  InFlightScope(flight::ThreadState& thread, Ledger& ledger, flight::InFlight operation, std::uint64_t bytes,
+                std::uint64_t ticks) noexcept
       : thread_(thread), ledger_(ledger), bytes_(bytes), own_(thread.in_flight_depth++ == 0 && thread.lane != nullptr) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (own_) {

@@ -40,7 +40,8 @@ struct Protocol {
   /// Refuses only if bytes + n > limit held at one instant: the claim word was the same before and after the limit was loaded.
   static ClaimResult claim(Word& claim_word, Word const& limit_word, std::uint64_t n) noexcept {
     if (n > kBytesMask) {
-      return {.outcome = ClaimOutcome::overflow, .claimed_before = Atomics::load_acquire(claim_word) & kBytesMask,
+      return {.outcome = ClaimOutcome::overflow,
+              .claimed_before = Atomics::load_acquire(claim_word) & kBytesMask,
               .limit_word = Atomics::load_acquire(limit_word)};
     }
     // seq_cst: a waiter that announced itself must not miss a give-back that happened before its announcement (see waiting).
@@ -53,7 +54,9 @@ struct Protocol {
       if (bytes > most || n > most - bytes) {
         const std::uint64_t again = Atomics::load_seq_cst(claim_word);
         if (again == seen) {
-          return {.outcome = enforcing ? ClaimOutcome::refused : ClaimOutcome::overflow, .claimed_before = bytes, .limit_word = limit};
+          return {.outcome = enforcing ? ClaimOutcome::refused : ClaimOutcome::overflow,
+                  .claimed_before = bytes,
+                  .limit_word = limit};
         }
         seen = again;
         continue;
@@ -124,7 +127,8 @@ struct Protocol {
   /// Brings the state in line with the ledger as it is now; calls `told(Transition)` for each change that this thread made. Whoever
   /// changes claim or limit judges afterwards, so the state at rest is right: a CAS made on old figures is followed by another look.
   template <class Told>
-  static void judge_pressure(Word& pressure_word, Word const& claim_word, Word const& limit_word, Word const& margin_word, Told&& told) {
+  static void judge_pressure(Word& pressure_word, Word const& claim_word, Word const& limit_word, Word const& margin_word,
+                             Told&& told) {
     std::uint64_t state = Atomics::load_seq_cst(pressure_word);
     for (;;) {
       const std::uint64_t used = Atomics::load_seq_cst(claim_word) & kBytesMask;

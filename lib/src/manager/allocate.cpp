@@ -97,10 +97,8 @@ Error refuse_by_resource(Request const& request, ClaimResult const& claim, Error
 // No exception leaves the library, whatever a user's resource throws.
 Result<Block> ask_resource(Request const& request) noexcept {
   try {
-    return request.core.resource().allocate({.bytes = request.bytes,
-                                                      .alignment = request.alignment,
-                                                      .stream = request.arguments.stream,
-                                                      .tag = request.tag});
+    return request.core.resource().allocate(
+        {.bytes = request.bytes, .alignment = request.alignment, .stream = request.arguments.stream, .tag = request.tag});
   } catch (std::exception const& thrown) {
     return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
   } catch (...) {
@@ -110,7 +108,8 @@ Result<Block> ask_resource(Request const& request) noexcept {
 
 }  // namespace
 
-std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site, Allocation& allocation) {
+std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site,
+                              Allocation& allocation) {
   if (flight::in_forked_child()) return forked_child_error();
   flight::ThreadState& thread = flight::this_thread();
   Ledger& ledger = core.ledger();

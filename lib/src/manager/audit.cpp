@@ -61,9 +61,9 @@ AuditReport GpuMemoryManager::audit() const {
 }
 
 std::string AuditReport::to_string() const {
-  std::string text = format_bytes(allocated) + " allocated in " + std::to_string(live_allocations) + ", " + format_bytes(claimed) +
-                     " claimed, peak " + format_bytes(peak) + ", " + format_bytes(unspent) + " unspent, " +
-                     format_bytes(failed_free_bytes) + " in failed frees: ";
+  std::string text = format_bytes(allocated) + " allocated in " + std::to_string(live_allocations) + ", " +
+                     format_bytes(claimed) + " claimed, peak " + format_bytes(peak) + ", " + format_bytes(unspent) +
+                     " unspent, " + format_bytes(failed_free_bytes) + " in failed frees: ";
   if (clean()) return text + "the books balance";
   for (std::size_t i = 0; i < problems.size(); ++i) text += (i == 0 ? "" : "; ") + problems[i];
   return text;

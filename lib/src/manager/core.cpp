@@ -12,8 +12,8 @@ namespace {
 // All cores of the process. Never destroyed: buffers with static storage may outlive everything else.
 struct Registry {
   std::mutex mutex;
-  std::vector<Core*> cores;                            // index = cell, up to the format's count
-  std::vector<Core*> closed;                           // no handle left
+  std::vector<Core*> cores;                             // index = cell, up to the format's count
+  std::vector<Core*> closed;                            // no handle left
   std::map<std::string, std::uint32_t> device_entries;  // by label
   std::uint32_t managers_named = 0;
 };
@@ -42,8 +42,9 @@ Result<Core*> Core::open(Device device, MemoryBudget budget, std::string_view na
     return fail(ErrorKind::io, Layer::manager, "the system has no memory for the books (about 16 MiB)");
   }
   if (flight::in_forked_child()) {
-    return fail(ErrorKind::unsupported, Layer::manager,
-                "this process was forked after headroom started in its parent; make managers before the fork in the parent, or exec");
+    return fail(
+        ErrorKind::unsupported, Layer::manager,
+        "this process was forked after headroom started in its parent; make managers before the fork in the parent, or exec");
   }
   Registry& all = registry();
   const std::scoped_lock lock{all.mutex};

@@ -69,7 +69,8 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
                          : "the block was freed before; its place in the live table belongs to another allocation now");
 }
 
-void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error, bool first) {
+void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error,
+                  bool first) {
   Ledger& ledger = allocation.core->ledger();
   test_point(TestPoint::free_failed_before_move);
   if (first) {

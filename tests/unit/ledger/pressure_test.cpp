@@ -37,9 +37,9 @@ TEST(PressureState, falls_only_when_the_margin_is_free_too) {
   // Margin words: bytes + 1.
   EXPECT_EQ(Steps::next_level(none, 700, kLimit, 11), low);
   EXPECT_EQ(Steps::next_level(low, 699, kLimit, 11), low);
-  EXPECT_EQ(Steps::next_level(low, 690, kLimit, 11), low);   // 690 + 10 is the boundary
+  EXPECT_EQ(Steps::next_level(low, 690, kLimit, 11), low);  // 690 + 10 is the boundary
   EXPECT_EQ(Steps::next_level(low, 689, kLimit, 11), none);
-  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 1), none);   // margin 0: the seed's own behaviour
+  EXPECT_EQ(Steps::next_level(low, 699, kLimit, 1), none);  // margin 0: the seed's own behaviour
   EXPECT_EQ(Steps::next_level(critical, 100, kLimit, 11), none);
   EXPECT_EQ(Steps::next_level(critical, 0, ledger::pack_limit(0, false, true), 1), none);
 }

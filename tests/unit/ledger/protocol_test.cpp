@@ -2,8 +2,8 @@
 #include <atomic>
 #include <thread>
 
-#include "base/test_point.hpp"
 #include "base/atomics.hpp"
+#include "base/test_point.hpp"
 #include "ledger/protocol.hpp"
 #include "ledger/waiting.hpp"
 #include "managers.hpp"
@@ -182,7 +182,8 @@ TEST(Steps, a_claim_in_flight_is_named_by_its_lane_and_counted_as_claimed_not_al
   EXPECT_EQ(ledger.live_allocations, 0U);
   bool named = false;
   for (auto const& operation : flight::FlightView::of_this_process()->in_flight()) {
-    named = named || (operation.operation == flight::InFlight::allocating && operation.bytes == 300 && operation.ledger == ledger.cell);
+    named = named ||
+            (operation.operation == flight::InFlight::allocating && operation.bytes == 300 && operation.ledger == ledger.cell);
   }
   EXPECT_TRUE(named);
   Stopper::release();

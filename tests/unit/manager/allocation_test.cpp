@@ -69,7 +69,9 @@ TEST(Manager, empty_buffers_hold_nothing_and_may_be_freed_as_often_as_liked) {
 TEST(Manager, reset_peak_starts_from_what_is_live) {
   auto manager = null_manager(MemoryBudget::unlimited());
   auto kept = manager.alloc<std::byte>(300).value();
-  { auto passing = manager.alloc<std::byte>(700).value(); }
+  {
+    auto passing = manager.alloc<std::byte>(700).value();
+  }
   EXPECT_EQ(manager.peak_bytes(), 1000U);
   manager.reset_peak();
   EXPECT_EQ(manager.peak_bytes(), 300U);
@@ -186,7 +188,8 @@ TEST(Manager, a_failed_free_keeps_its_bytes_until_it_is_retried) {
 
 TEST(Manager, a_destructor_never_throws_and_a_retry_that_fails_again_stays_charged) {
   auto host = host_manager(MemoryBudget::unlimited());
-  host.resource->faults().add({.operation = FaultOperation::deallocate, .times = 2, .kind = ErrorKind::driver, .device_code = 700});
+  host.resource->faults().add(
+      {.operation = FaultOperation::deallocate, .times = 2, .kind = ErrorKind::driver, .device_code = 700});
   EXPECT_THROW(
       {
         auto buffer = host.manager.alloc<std::byte>(600).value();
@@ -203,7 +206,9 @@ TEST(Manager, a_destructor_never_throws_and_a_retry_that_fails_again_stays_charg
 TEST(Manager, a_write_off_returns_the_bytes_without_the_device) {
   auto host = host_manager(MemoryBudget::unlimited());
   host.resource->faults().add({.operation = FaultOperation::deallocate, .kind = ErrorKind::driver});
-  { auto buffer = host.manager.alloc<std::byte>(600).value(); }
+  {
+    auto buffer = host.manager.alloc<std::byte>(600).value();
+  }
   EXPECT_EQ(host.manager.write_off_failed_deallocations(), 600U);
   EXPECT_EQ(host.manager.allocated_bytes(), 0U);
   EXPECT_EQ(host.resource->bytes_outstanding(), 600U);  // the device was not asked

@@ -95,7 +95,8 @@ TEST(Budget, from_device_memory_is_four_fifths_rounded_down) {
 }
 
 TEST(Budget, above_the_device_works_as_the_device) {
-  auto host = host_manager(MemoryBudget::with_limit(std::uint64_t{10} << 30), {.total_bytes = std::uint64_t{1} << 30, .touch_memory = false});
+  auto host = host_manager(MemoryBudget::with_limit(std::uint64_t{10} << 30),
+                           {.total_bytes = std::uint64_t{1} << 30, .touch_memory = false});
   EXPECT_EQ(host.manager.budget().limit_bytes(), std::uint64_t{1} << 30);
   EXPECT_FALSE(events_of(flight::EventKind::budget).empty());
 }
@@ -145,7 +146,8 @@ TEST_P(HostileSizes, are_overflow_before_anything_is_touched) {
 INSTANTIATE_TEST_SUITE_P(NearTheEndOfSixtyFourBits, HostileSizes,
                          ::testing::Values(HostileSize{SIZE_MAX, false}, HostileSize{SIZE_MAX - 510, false},
                                            HostileSize{SIZE_MAX / 2 + 1, false}, HostileSize{std::uint64_t{1} << 44, false},
-                                           HostileSize{std::uint64_t{1} << 61, true}, HostileSize{(std::uint64_t{1} << 61) - 1, true}));
+                                           HostileSize{std::uint64_t{1} << 61, true},
+                                           HostileSize{(std::uint64_t{1} << 61) - 1, true}));
 
 }  // namespace
 }  // namespace headroom::test

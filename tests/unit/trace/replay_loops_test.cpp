@@ -106,11 +106,14 @@ TEST_P(ReplayLoops, stop_in_the_middle_of_a_wait) {
   std::atomic<bool> stop{false};
   options_.stretch = 1h;
   options_.stop = &stop;
+  auto const manager = manager_with(MemoryBudget::unlimited());
   std::jthread const stopper{[&] {
+    // However slow the machine: not before the first record was replayed.
+    for (int i = 0; i < 1000 && manager.allocated_bytes() == 0; ++i) std::this_thread::sleep_for(10ms);
     std::this_thread::sleep_for(20ms);
     stop = true;
   }};
-  auto const result = replayed(history_of(kRecords), manager_with(MemoryBudget::unlimited()), options_);
+  auto const result = replayed(history_of(kRecords), manager, options_);
   EXPECT_LT(result.figures().elapsed_seconds, 60.0);
   EXPECT_EQ(result.figures().live_bytes, 1000U) << "only the first record was due";
 }
