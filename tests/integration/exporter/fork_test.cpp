@@ -77,7 +77,9 @@ TEST(Fork, a_child_that_lives_on_does_not_hold_the_port) {
 }
 
 TEST(Fork, a_child_may_start_one_of_its_own_and_exit_normally) {
-  // Under ThreadSanitizer this needs TSAN_OPTIONS=die_after_fork=0, which the test presets set.
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+  GTEST_SKIP() << "ThreadSanitizer of g++ ends a forked child that starts a thread (clang's does not with die_after_fork=0)";
+#endif
   auto exporter = start_anywhere();
   const pid_t child = fork();
   if (child == 0) {
