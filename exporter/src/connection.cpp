@@ -52,7 +52,7 @@ Head Connection::read_head(std::string& head, bool is_first) {
     if (bytes.size() >= kHeadBytes) return Head::too_large;
 
     if (!wait_for(socket_.get(), POLLIN, deadline)) return has_begun && !bytes.empty() ? Head::too_late : Head::closed;
-    std::array<char, 4096> chunk;
+    std::array<char, 4096> chunk{};
     const auto count = recv(socket_.get(), chunk.data(), chunk.size(), 0);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) return Head::closed;
@@ -86,11 +86,11 @@ bool Connection::send(const char* data, std::size_t size) {
 
 void Connection::finish() {
   constexpr std::chrono::milliseconds kGrace{500};
-  constexpr std::size_t kSwallowedBytes = 1024 * 1024;
+  constexpr std::size_t kSwallowedBytes = std::size_t{1024} * 1024;
   phase_.store(Phase::waiting, std::memory_order_relaxed);
   (void)shutdown(socket_.get(), SHUT_WR);
   const auto deadline = Clock::now() + kGrace;
-  std::array<char, 16384> chunk;
+  std::array<char, 16384> chunk{};
   for (std::size_t swallowed = 0; swallowed < kSwallowedBytes && wait_for(socket_.get(), POLLIN, deadline);) {
     const auto count = recv(socket_.get(), chunk.data(), chunk.size(), 0);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;

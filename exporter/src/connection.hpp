@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 inline constexpr std::chrono::seconds kRequestLimit{5};    ///< from accept, or from the first byte of a later request, to its end
 inline constexpr std::chrono::seconds kIdleLimit{5};       ///< between two requests of a connection
 inline constexpr std::chrono::seconds kResponseLimit{10};  ///< to take a response
-inline constexpr std::size_t kHeadBytes = 32 * 1024;
+inline constexpr std::size_t kHeadBytes = std::size_t{32} * 1024;
 
 enum class Phase : std::uint8_t { waiting, answering, sending };
 enum class Head : std::uint8_t { complete, closed, too_late, too_large };

@@ -141,7 +141,7 @@ public:
 
 private:
   void answer(httplib::Request const& request, httplib::Response& response) const {
-    const auto refuse = [&response](int status, std::string text) {
+    const auto refuse = [&response](int status, std::string const& text) {
       response.status = status;
       response.set_content(text + "\n", Reply{}.content_type);
     };

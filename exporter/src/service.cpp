@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include <errno.h>
 #include <unistd.h>
+#include <cerrno>
 
 #include <prometheus/text_serializer.h>
 

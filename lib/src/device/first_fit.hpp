@@ -55,7 +55,7 @@ private:
     std::array<std::uint64_t, kFanout> length;   // leaf: of the range; inner: of the longest range below
     std::array<std::uint32_t, kFanout> child{};  // inner only
     std::uint32_t count = 0;
-    Node() noexcept { clear(); }
+    Node() noexcept { clear(); }  // NOLINT(cppcoreguidelines-pro-type-member-init): clear() sets what is read
     void clear() noexcept;
     void insert(std::uint32_t slot, Range range, std::uint32_t below) noexcept;
     void erase(std::uint32_t slot) noexcept;
@@ -67,7 +67,7 @@ private:
   };
   using Path = std::array<Step, kMaxDepth>;  // from the root; the leaf is at depth_ - 1
 
-  [[nodiscard]] bool find_fit(std::uint64_t length, std::uint64_t alignment, std::size_t level, std::uint32_t node,
+  [[nodiscard]] bool find_fit(std::uint64_t length, std::uint64_t alignment, std::size_t level, std::uint32_t index,
                               Path& path) const;
   [[nodiscard]] bool locate(std::uint64_t start,
                             Path& path) const;  // the last range at or before start; false: path is before all

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <thread>
 
@@ -33,7 +34,7 @@ constexpr unsigned kChecksumBits = 16;
 
 std::string hexadecimal(void const* address) {
   std::array<char, 16> digits{};
-  auto const end = std::to_chars(digits.begin(), digits.end(), std::bit_cast<std::uint64_t>(address), 16).ptr;
+  auto* const end = std::to_chars(digits.begin(), digits.end(), std::bit_cast<std::uint64_t>(address), 16).ptr;
   return "0x" + std::string(digits.begin(), end);
 }
 
@@ -161,7 +162,7 @@ tl::unexpected<Error> HostResource::State::misused(Block const& block, Lookup co
 tl::unexpected<Error> HostResource::State::no_room(AllocRequest const& request, HostUsage const& usage) const {
   auto message = "no free range of " + format_bytes(request.bytes) + ": largest hole " + format_bytes(usage.largest_hole) +
                  " of " + format_bytes(usage.free_on_device) + " free in " + std::to_string(usage.holes) +
-                 " holes, fragmentation " + std::to_string(static_cast<int>(usage.fragmentation() * 100.0 + 0.5)) +
+                 " holes, fragmentation " + std::to_string(std::lround(usage.fragmentation() * 100.0)) +
                  " % (1 - largest / free)";
   if (usage.cached != 0) message += ", " + format_bytes(usage.cached) + " cached";
   if (usage.pending != 0) {

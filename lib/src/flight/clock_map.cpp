@@ -28,7 +28,8 @@ ClockMap::ClockMap(std::uint64_t ticks_per_second, std::vector<Sync> syncs)
   // Stable, so that of two syncs with the same ticks the first one given counts.
   std::ranges::stable_sort(syncs_, {}, &Sync::ticks);
   auto const same_ticks = [](Sync const& a, Sync const& b) { return a.ticks == b.ticks; };
-  syncs_.erase(std::unique(syncs_.begin(), syncs_.end(), same_ticks), syncs_.end());
+  auto const doubles = std::ranges::unique(syncs_, same_ticks);
+  syncs_.erase(doubles.begin(), doubles.end());
   if (syncs_.empty()) syncs_.push_back({});
 }
 

@@ -1,8 +1,10 @@
 #include "flight/directory.hpp"
 
 #include <bitset>
+#include <charconv>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -43,10 +45,10 @@ std::map<std::pair<std::uint32_t, std::string>, TagPlace>* tags = nullptr;  // o
 std::uint32_t sites_used = 0;
 std::bitset<kTagCells> tag_cells;
 
-void store_label(DirectoryEntry& entry, std::string_view label) {
+// Names from outside come through valid_utf8 first. A site's is the compiler's text, cut wherever it ends: readers mend that.
+void store_label(DirectoryEntry& entry, std::string_view clean) noexcept {
   char text[kLabelBytes] = {};
-  const std::string clean = valid_utf8(label, kLabelBytes - 1);
-  clean.copy(text, clean.size());
+  clean.copy(text, kLabelBytes - 1);
   for (std::size_t i = 0; i < kLabelBytes / 8; ++i) {
     std::uint64_t word = 0;
     std::memcpy(&word, text + 8 * i, 8);
@@ -104,14 +106,25 @@ std::uint64_t site_key(std::source_location const& site) noexcept {
 std::size_t site_start(std::uint64_t key) noexcept { return (key * 0x9E3779B97F4A7C15ULL) >> 51; }
 static_assert((std::size_t{1} << (64 - 51)) == kSiteSlots);
 
-// "folder/file.cpp:12 function", from the right end of the path, as much of it as a label holds.
-std::string site_label(std::source_location const& site) {
-  std::string_view file = site.file_name();
-  if (const auto last = file.rfind('/'); last != std::string_view::npos && last != 0) {
-    if (const auto before = file.rfind('/', last - 1); before != std::string_view::npos) file.remove_prefix(before + 1);
+// "folder/file.cpp:12 function", from the right end of the path, as much of it as a label holds. On the stack: a signal handler that
+// allocates at a new site may have interrupted malloc.
+struct SiteLabel {
+  explicit SiteLabel(std::source_location const& site) noexcept {
+    std::string_view file = site.file_name();
+    if (const auto last = file.rfind('/'); last != std::string_view::npos && last != 0) {
+      if (const auto before = file.rfind('/', last - 1); before != std::string_view::npos) file.remove_prefix(before + 1);
+    }
+    char line[12];
+    auto* const end = std::to_chars(std::begin(line), std::end(line), site.line()).ptr;
+    for (const std::string_view part : {file, std::string_view{":"}, std::string_view{line, end}, std::string_view{" "},
+                                        std::string_view{site.function_name()}}) {
+      used += part.copy(text + used, kLabelBytes - 1 - used);
+    }
   }
-  return std::string{file} + ":" + std::to_string(site.line()) + " " + site.function_name();
-}
+  [[nodiscard]] std::string_view view() const noexcept { return {text, used}; }
+  char text[kLabelBytes] = {};
+  std::size_t used = 0;
+};
 
 std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std::size_t start) {
   if (holding.load(std::memory_order_relaxed)) return 0;
@@ -125,7 +138,7 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
     const std::uint32_t share = recorder.geometry[Region::directory].count / kSiteShare * (kSiteShare - 1);
     if (sites_used < share) {
       ++sites_used;
-      id = add_locked(EntryKind::site, 0, site.line(), key, site_label(site));
+      id = add_locked(EntryKind::site, 0, site.line(), key, SiteLabel{site}.view());
     }
     if (id == 0) {
       recorder.header->sites_folded.fetch_add(1, std::memory_order_relaxed);
@@ -144,7 +157,7 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
 std::uint32_t add_entry(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload,
                         std::string_view label) {
   const DirectoryLock lock;
-  return add_locked(kind, parent, number, payload, label);
+  return add_locked(kind, parent, number, payload, valid_utf8(label, kLabelBytes - 1));
 }
 
 void close_entry(std::uint32_t id) noexcept {
@@ -171,7 +184,7 @@ std::uint32_t intern_mark(std::string_view label) {
   const DirectoryLock lock;
   if (marks == nullptr) marks = new std::map<std::string, std::uint32_t, std::less<>>;
   if (const auto known = marks->find(label); known != marks->end()) return known->second;
-  const std::uint32_t id = add_locked(EntryKind::mark, 0, 0, 0, label);
+  const std::uint32_t id = add_locked(EntryKind::mark, 0, 0, 0, valid_utf8(label, kLabelBytes - 1));
   marks->emplace(label, id);
   return id;
 }
@@ -185,7 +198,7 @@ TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label) {
   std::size_t cell = 0;
   while (cell < kTagCells && tag_cells[cell]) ++cell;
   if (cell == kTagCells) return {};
-  const std::uint32_t id = add_locked(EntryKind::tag, ledger_entry, cell, 0, label);
+  const std::uint32_t id = add_locked(EntryKind::tag, ledger_entry, cell, 0, valid_utf8(label, kLabelBytes - 1));
   if (id == 0) return {};
   tag_cells.set(cell);
   const std::uint64_t used = recorder.header->tag_cells_used.load(std::memory_order_relaxed);

@@ -69,7 +69,7 @@ public:
 private:
   template <class T>
   [[nodiscard]] T field(std::size_t offset) const noexcept {
-    T value;
+    T value{};
     std::memcpy(&value, header_.data() + offset, sizeof value);
     return value;
   }

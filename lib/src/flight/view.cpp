@@ -54,12 +54,14 @@ std::vector<ClockMap::Sync> clock_syncs(MappedFlight const& mapped) {
 FlightView::FlightView(std::shared_ptr<MappedFlight const> mapped) noexcept : mapped_{std::move(mapped)} {}
 
 Result<FlightView> FlightView::open(std::string path) {
-  return MappedFlight::open(std::move(path)).map([](auto&& mapped) { return FlightView{std::move(mapped)}; });
+  return MappedFlight::open(std::move(path)).map([](auto&& mapped) {
+    return FlightView{std::forward<decltype(mapped)>(mapped)};
+  });
 }
 
 Result<FlightView> FlightView::over(std::span<const std::byte> bytes, std::string name) {
   return MappedFlight::over(bytes, std::move(name), MappedFlight::Origin::bytes).map([](auto&& mapped) {
-    return FlightView{std::move(mapped)};
+    return FlightView{std::forward<decltype(mapped)>(mapped)};
   });
 }
 

@@ -54,7 +54,7 @@ std::string_view reason_of(std::string_view value) {
   if (value.starts_with('-')) return " is negative";
   auto const is_hex = value.starts_with("0x") || value.starts_with("0X");
   auto const digits = value.substr(is_hex ? 2 : 0);
-  auto const is_number = !digits.empty() && std::all_of(digits.begin(), digits.end(), [is_hex](char c) {
+  auto const is_number = !digits.empty() && std::ranges::all_of(digits, [is_hex](char c) {
     auto const digit = hex_digit(c);
     return is_hex ? digit <= 15 : digit <= 9;
   });

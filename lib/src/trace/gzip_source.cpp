@@ -35,7 +35,7 @@ public:
     stream_.avail_out = room;
     while (stream_.avail_out == room) {
       if (stream_.avail_in == 0) {
-        auto const count = compressed_->read(input_);
+        auto count = compressed_->read(input_);
         if (!count) return count;
         if (*count == 0) {
           if (between_members_) return std::size_t{0};
