@@ -36,6 +36,12 @@ void emit_event(benchmark::State& state) {
 }
 BENCHMARK(emit_event)->Apply(all_thread_counts);
 
+// What every event and four times every pair pays: beside it the rest can be judged on another machine.
+void clock_reading(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(ticks_now());
+}
+BENCHMARK(clock_reading);
+
 void emit_event_off(benchmark::State& state) {
   if (!flight::start_recorder()) return state.SkipWithError("no recorder");
   flight::ThreadState& thread = flight::this_thread();
