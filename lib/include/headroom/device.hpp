@@ -35,6 +35,17 @@ struct AllocRequest {
   std::uint64_t alignment = kMinimumAlignment;  ///< bytes, a power of two
   StreamId stream{};                            ///< where the first use will be enqueued
   std::uint16_t tag = 0;                        ///< see AllocTag; resources only pass it on
+  bool reserved = false;                        ///< reserve() has claimed the bytes already: a budget takes them from there
+};
+
+/// Hears when memory that was freed is really the device's again: at once, or when a stream-ordered free was reaped, by whichever
+/// thread reaped it. Must outlive every block that names it, and may not call back into the resource.
+class ReturnSink {
+public:
+  virtual void returned(std::uint64_t bytes) noexcept = 0;
+
+protected:
+  ~ReturnSink() = default;
 };
 
 /// Memory that a resource handed out. `generation` tells a reused address from the block it once was.
@@ -46,7 +57,12 @@ struct Block {
   std::uint64_t generation = 0;
   std::int32_t device = 0;
   std::uint16_t tag = 0;
+  ReturnSink* returns_to =
+      nullptr;  ///< only of a block on its way to deallocate: set by a budget, called by the resource below it
 };
+
+/// What a launch does to a block.
+enum class UseKind : std::uint8_t { read, write };
 
 /// What is known of a device's memory, in bytes. Unknown is absent, never zero.
 struct MemoryInfo {
@@ -99,20 +115,49 @@ public:
   /// The finite budget of this stack, if it has one.
   [[nodiscard]] virtual std::optional<BudgetSnapshot> budget_snapshot() const noexcept;
 
+  /// Claims bytes of that budget for later requests with `reserved` set, all or nothing. Touches no memory.
+  /// Errors: over_budget (figures), unsupported (no finite budget: the default).
+  [[nodiscard]] virtual Result<void> reserve(std::uint64_t bytes);
+  /// Gives back what was reserved and not used by a request.
+  virtual void unreserve(std::uint64_t bytes) noexcept;
+
   /// Finishes stream-ordered frees; returns the bytes that came back. A resource without pending frees returns 0.
   [[nodiscard]] virtual Result<std::uint64_t> reap_pending(ReapMode mode);
 
   /// Total and free memory of the device below, if it can be told without disturbing it.
   [[nodiscard]] virtual MemoryInfo memory_info() const noexcept;
 
-  /// True when record_use, prepare_use and finish_use keep cross-stream order; the defaults refuse with `unsupported`.
+  // ── streams, and uses on other streams than a block's own ──
+
+  /// A new stream of the device. Errors: stream_misuse (none left), driver, unsupported (the default, as for the next two).
+  [[nodiscard]] virtual Result<StreamId> create_stream();
+  /// Ends a stream; work enqueued on it still finishes. Errors: stream_misuse (unknown, or the default stream).
+  [[nodiscard]] virtual Result<void> destroy_stream(StreamId stream);
+  /// Waits for all work enqueued on the stream. Errors: stream_misuse, driver.
+  [[nodiscard]] virtual Result<void> synchronize_stream(StreamId stream);
+
+  /// True when prepare_use, finish_use and record_use keep cross-stream order; the defaults refuse with `unsupported`.
+  /// The rules: an allocation counts as the first write, on its own stream. A read waits for the last write; a write and the free
+  /// wait for the last write and for all reads on other streams. On one stream nothing waits: it is ordered by itself.
   [[nodiscard]] virtual bool tracks_uses() const noexcept;
+  /// Before a launch: makes `stream` wait, on the device, for what the use must come after. The host waits for nothing.
+  /// Errors: use_after_free, unknown_pointer, stream_misuse, driver.
+  [[nodiscard]] virtual Result<void> prepare_use(Block const& block, StreamId stream, UseKind kind);
+  /// After the launch was enqueued: later uses, and the free, come after it. Errors: as prepare_use.
+  [[nodiscard]] virtual Result<void> finish_use(Block const& block, StreamId stream, UseKind kind);
+  /// finish_use for work that was enqueued without prepare_use, because the caller ordered it by other means.
+  [[nodiscard]] virtual Result<void> record_use(Block const& block, StreamId stream, UseKind kind);
 
   /// A short word for logs, such as "host" or "cuda-async".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
   /// True when the memory can be read and written by the host directly.
   [[nodiscard]] virtual bool host_accessible() const noexcept;
+
+  /// The resource that this one decorates; null for one that ends in a driver.
+  [[nodiscard]] virtual DeviceResource* inner() const noexcept;
+  /// Identity of the physical device; empty when this very object is the device, as with stand-ins on the host.
+  [[nodiscard]] virtual std::string_view device_uuid() const noexcept;
 };
 
 enum class DeviceKind : std::uint8_t { host, cuda, custom };

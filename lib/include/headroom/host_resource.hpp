@@ -110,15 +110,15 @@ public:
   std::uint64_t trim(std::uint64_t bytes_to_keep);
 
   /// A new stream. At most 65,535 exist at a time. Errors: stream_misuse (one more).
-  [[nodiscard]] Result<StreamId> create_stream();
+  [[nodiscard]] Result<StreamId> create_stream() override;
   /// Ends a stream; its pending frees finish all the same, and its id is never given out again. Errors: stream_misuse (unknown,
   /// or 0).
-  [[nodiscard]] Result<void> destroy_stream(StreamId stream);
+  [[nodiscard]] Result<void> destroy_stream(StreamId stream) override;
   /// Enqueues work of that much virtual time, as a kernel would be: frees behind it wait for it. Negative = 0. Errors:
   /// stream_misuse.
   [[nodiscard]] Result<void> enqueue_work(StreamId stream, std::chrono::nanoseconds duration);
   /// Moves the virtual clock to the end of the stream's work. Reaps nothing. Errors: stream_misuse.
-  [[nodiscard]] Result<void> synchronize_stream(StreamId stream);
+  [[nodiscard]] Result<void> synchronize_stream(StreamId stream) override;
   /// True when all work of the stream has finished. Errors: stream_misuse.
   [[nodiscard]] Result<bool> stream_idle(StreamId stream) const;
 

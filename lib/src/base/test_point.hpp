@@ -36,8 +36,17 @@ enum class TestPoint : std::uint8_t {
   pressure_before_record,  ///< the state changed, its event is not written
   wait_before_sleep,       ///< announced, epoch read, claim refused: about to sleep
   lane_before_give_back,   ///< a thread ends: its kept slots were returned, its lane is still its own
+  // Reservations.
+  reserve_before_claim,
+  reserve_after_claim,
+  reserve_after_unspent,
+  spend_before_unspent,  ///< the token has given the bytes up, the ledger still calls them unspent
+  spend_after_unspent,
+  drop_before_unspent,
+  drop_after_unspent,
+  drop_after_unclaim,
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::lane_before_give_back) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::drop_after_unclaim) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

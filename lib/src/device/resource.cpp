@@ -23,12 +23,32 @@ Result<void> DeviceResource::copy_in(Block const&, std::uint64_t, std::span<cons
 
 std::optional<BudgetSnapshot> DeviceResource::budget_snapshot() const noexcept { return std::nullopt; }
 
+Result<void> DeviceResource::reserve(std::uint64_t) { return cannot(*this, "reserve bytes: it has no finite budget"); }
+
+void DeviceResource::unreserve(std::uint64_t) noexcept {}
+
 Result<std::uint64_t> DeviceResource::reap_pending(ReapMode) { return 0; }
 
 MemoryInfo DeviceResource::memory_info() const noexcept { return {}; }
 
 bool DeviceResource::tracks_uses() const noexcept { return false; }
 
+Result<StreamId> DeviceResource::create_stream() { return cannot(*this, "create streams"); }
+
+Result<void> DeviceResource::destroy_stream(StreamId) { return cannot(*this, "destroy streams"); }
+
+Result<void> DeviceResource::synchronize_stream(StreamId) { return cannot(*this, "synchronise streams"); }
+
+Result<void> DeviceResource::prepare_use(Block const&, StreamId, UseKind) { return cannot(*this, "track uses"); }
+
+Result<void> DeviceResource::finish_use(Block const&, StreamId, UseKind) { return cannot(*this, "track uses"); }
+
+Result<void> DeviceResource::record_use(Block const&, StreamId, UseKind) { return cannot(*this, "track uses"); }
+
 bool DeviceResource::host_accessible() const noexcept { return false; }
+
+DeviceResource* DeviceResource::inner() const noexcept { return nullptr; }
+
+std::string_view DeviceResource::device_uuid() const noexcept { return {}; }
 
 }  // namespace headroom

@@ -100,6 +100,17 @@ public:
   /// Brings the pressure state in line with claim and limit; transitions become events.
   void judge_pressure(flight::LaneSection const& section) noexcept;
 
+  // ── reservations: bytes claimed ahead of their use ──
+
+  /// Claims `bytes` and names them unspent. All or nothing; then book_reservation, or book_refusal.
+  [[nodiscard]] ClaimResult reserve(std::uint64_t bytes) noexcept;
+  void book_reservation(flight::LaneSection const& section, std::uint64_t bytes) noexcept;
+  /// From a reservation to a request, whose claim these bytes now are; and back, when the request was refused later on.
+  void spend(std::uint64_t bytes) noexcept;
+  void unspend(std::uint64_t bytes) noexcept;
+  /// The end of a reservation: what is left of it comes back to the budget.
+  void drop_reservation(flight::LaneSection const& section, std::uint64_t rest) noexcept;
+
   // ── budget, peak, reading ──
 
   void set_budget(MemoryBudget budget) noexcept;

@@ -1,10 +1,11 @@
 #include "manager/core.hpp"
 
 #include <algorithm>
-#include <map>
 
+#include "device/device_entry.hpp"
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
+#include "ledger/cells.hpp"
 
 namespace headroom::manager {
 namespace {
@@ -12,27 +13,13 @@ namespace {
 // All cores of the process. Never destroyed: buffers with static storage may outlive everything else.
 struct Registry {
   std::mutex mutex;
-  std::vector<Core*> cores;                             // index = cell, up to the format's count
-  std::vector<Core*> closed;                            // no handle left
-  std::map<std::string, std::uint32_t> device_entries;  // by label
+  std::vector<Core*> closed;  // no handle left
   std::uint32_t managers_named = 0;
 };
 
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
-}
-
-std::uint32_t device_entry(Registry& all, Device const& device) {
-  std::string label = device.name();
-  std::ranges::replace(label, '\t', ' ');
-  if (!device.uuid().empty()) label += "\t" + device.uuid();
-  const std::string key = std::to_string(device.ordinal()) + "\t" + label;
-  if (const auto known = all.device_entries.find(key); known != all.device_entries.end()) return known->second;
-  const std::uint32_t id = flight::add_entry(flight::EntryKind::device, 0, static_cast<std::uint32_t>(device.ordinal()),
-                                             static_cast<std::uint64_t>(device.kind()), label);
-  all.device_entries.emplace(key, id);
-  return id;
 }
 
 }  // namespace
@@ -57,9 +44,7 @@ Result<Core*> Core::open(Device device, MemoryBudget budget, std::string_view na
     core->reopen(std::move(device), budget, name, core->ledger_.index());
   } else {
     core = new Core;
-    const auto cell = static_cast<std::uint32_t>(all.cores.size());
-    core->reopen(std::move(device), budget, name, cell < flight::kLedgerCount ? cell : flight::kNoCell);
-    all.cores.push_back(core);
+    core->reopen(std::move(device), budget, name, ledger::take_cell());
   }
   return core;
 }
@@ -71,7 +56,7 @@ void Core::reopen(Device device, MemoryBudget budget, std::string_view name, std
   resource_ = &device_->resource();
   ordinal_ = device_->ordinal();
   const MemoryInfo memory = device_->memory_info();
-  ledger_.open(cell, name_, device_entry(all, *device_), budget);
+  ledger_.open(cell, name_, device::directory_entry(*device_), budget);
   ledger_.cell().device_total.store(memory.total ? *memory.total + 1 : 0, std::memory_order_relaxed);
   // A limit that the device cannot hold would promise memory that does not exist.
   if (budget.enforces() && memory.total && *budget.limit_bytes() > *memory.total) {
