@@ -1,4 +1,7 @@
 // What an event costs, and what a reader needs for a whole file.
+#include <chrono>
+#include <thread>
+
 #include "flight/emit.hpp"
 #include "flight/recorder.hpp"
 #include "managers.hpp"
@@ -35,6 +38,56 @@ void emit_event(benchmark::State& state) {
   target(state, 15);
 }
 BENCHMARK(emit_event)->Apply(all_thread_counts);
+
+// What a viewer does at each frame, and an exporter four times a second, for as long as this object lives.
+class AttachedReaders {
+public:
+  AttachedReaders()
+      : viewer_([this] { read_every(std::chrono::microseconds{16'667}); }),
+        exporter_([this] { read_every(std::chrono::milliseconds{250}); }) {}
+  ~AttachedReaders() {
+    over_.store(true);
+    viewer_.join();
+    exporter_.join();
+  }
+  AttachedReaders(AttachedReaders const&) = delete;
+  AttachedReaders& operator=(AttachedReaders const&) = delete;
+  [[nodiscard]] std::uint64_t events_read() const { return events_read_.load(); }
+
+private:
+  void read_every(std::chrono::microseconds period) {
+    const auto view = flight::FlightView::of_this_process().value();
+    flight::EventReader reader{view};
+    std::vector<flight::Event> events;
+    std::vector<flight::Gap> gaps;
+    while (!over_.load()) {
+      events.clear();
+      gaps.clear();
+      reader.poll(events, gaps);
+      flight::sort_timeline(events);
+      benchmark::DoNotOptimize(view.ledgers());
+      events_read_.fetch_add(events.size());
+      std::this_thread::sleep_for(period);
+    }
+  }
+  std::atomic<bool> over_{false};  // set by the owner, read by both threads
+  std::atomic<std::uint64_t> events_read_{0};
+  std::thread viewer_;
+  std::thread exporter_;
+};
+
+// Beside emit_event/threads:1, which has no reader: the target is 1.1 times that.
+void emit_event_with_readers(benchmark::State& state) {
+  if (!flight::start_recorder()) return state.SkipWithError("no recorder");
+  const AttachedReaders readers;
+  flight::ThreadState& thread = flight::this_thread();
+  Sampler sampler;
+  std::uint64_t i = 0;
+  for (auto _ : state) sampler.run([&] { emit_one(thread, ++i); });
+  sampler.report(state);
+  state.counters["events_read"] = static_cast<double>(readers.events_read());
+}
+BENCHMARK(emit_event_with_readers)->UseRealTime();
 
 // What every event and four times every pair pays: beside it the rest can be judged on another machine.
 void clock_reading(benchmark::State& state) {
