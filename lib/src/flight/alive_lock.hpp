@@ -1,8 +1,9 @@
 // headroom: the lock that says "my process lives".
 //
-// The writer holds an OFD write lock on the whole flight file. The kernel drops it with the last descriptor, at once after
-// SIGKILL, and shows it to readers of every pid namespace, where a pid says nothing. It belongs to the open file and not to the
-// process, so that a reader in the same process sees it too, and closing another descriptor of the file does not drop it.
+// The writer holds an OFD write lock on the whole flight file. The kernel drops it with the last reference to that open file, which
+// the writer's one descriptor is: at once after SIGKILL. (The file must not be mapped through it: a mapping is a reference as well.)
+// Readers of every pid namespace see the lock, where a pid says nothing. It belongs to the open file and not to the process, so
+// that a reader in the same process sees it too, and closing another descriptor of the file does not drop it.
 //
 // Thread safety: plain system calls, no state. Both keep errno as the call left it.
 #pragma once

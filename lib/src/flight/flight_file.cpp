@@ -99,8 +99,14 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   };
   // A sparse file would end in SIGBUS at a store long after the start.
   if (const int error = reserve(fd, memory.geometry.bytes); error != 0) return give_up(error);
-  void* mapped = mmap(nullptr, memory.geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (mapped == MAP_FAILED) return give_up(errno);
+  // Mapped through an open of its own: a mapping keeps its open file, and with it the lock, until the memory is torn down, and with
+  // several threads that is up to 150 ms after a killed process was waited for (seen on Linux 6.18).
+  const int mapping_fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (mapping_fd < 0) return give_up(errno);
+  void* mapped = mmap(nullptr, memory.geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mapping_fd, 0);
+  const int map_error = errno;
+  close(mapping_fd);
+  if (mapped == MAP_FAILED) return give_up(map_error);
   memory.base = static_cast<std::byte*>(mapped);
   memory.fd = fd;
   memory.reading_fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

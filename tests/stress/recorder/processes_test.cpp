@@ -181,6 +181,28 @@ TEST(Fork, a_child_that_lives_on_does_not_make_a_dead_parent_look_alive) {
   ::kill(child, SIGKILL);
 }
 
+// Closes every descriptor but its output, and goes on using the books: all that is left of the file is its mapping.
+const Role kKeepsOnlyTheMapping{"keeps-only-the-mapping", [](auto const&) {
+                                  auto manager = null_manager(MemoryBudget::unlimited());
+                                  std::printf("%s\n", flight::own_file().c_str());
+                                  close_range(3, ~0U, 0);
+                                  auto held = manager.alloc<std::byte>(31).value();
+                                  std::printf("%llu\n", static_cast<unsigned long long>(manager.allocated_bytes()));
+                                  for (;;) pause();
+                                  return 0;
+                                }};
+
+// A killed process's memory may be torn down long after it was waited for; its descriptors are closed before.
+TEST(Alive, is_said_by_a_descriptor_and_not_by_the_mapping) {
+  const TemporaryFolder folder;
+  Child child{"keeps-only-the-mapping", {}, {.environment = {"HEADROOM_DIR=" + folder.path()}}};
+  const auto view = FlightView::open(child.line()).value();
+  ASSERT_EQ(child.line(), "31") << child.errors();
+  ASSERT_EQ(view.ledgers().size(), 1U);
+  EXPECT_EQ(view.ledgers()[0].allocated, 31U) << "its books still work";
+  EXPECT_EQ(view.liveness(), Liveness::dead) << "what holds the lock is closed";
+}
+
 // Tells its file and its pid as it sees it, then waits.
 const Role kShowsItself{"shows-itself", [](auto const&) {
                           auto manager = null_manager(MemoryBudget::unlimited());
