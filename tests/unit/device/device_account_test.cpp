@@ -11,6 +11,7 @@
 
 #include <headroom/manager.hpp>
 
+#include "base/test_point.hpp"
 #include "device/device_account_cell.hpp"
 #include "device_budgets.hpp"
 #include "flight/recorder.hpp"
@@ -446,6 +447,61 @@ TEST(DeviceAccounts, an_operation_of_a_manager_that_has_no_parent_names_itself_t
   EXPECT_EQ(allocating.in_flight, 640U);
   EXPECT_EQ(allocating.claimed, 640U);
   expect_empty(stack.budget->account());
+}
+
+// What a post-mortem relies on, wherever the process dies: looked at from every point inside the steps.
+struct EveryPoint {
+  static inline DeviceAccount const* account = nullptr;
+  static inline int visited = 0;
+  explicit EveryPoint(DeviceAccount const& watched) {
+    account = &watched;
+    visited = 0;
+    test_point_handler.store(&look, std::memory_order_release);
+  }
+  ~EveryPoint() { test_point_handler.store(nullptr, std::memory_order_release); }
+  EveryPoint(EveryPoint const&) = delete;
+  EveryPoint& operator=(EveryPoint const&) = delete;
+
+  static void look(TestPoint point) noexcept {
+    ++visited;
+    const auto at = static_cast<int>(point);
+    auto const& cell = flight::recorder.ledgers[account->ledger_cell().value()];
+    const std::uint64_t claimed = cell.claim.load() & flight::kBytesMask;
+    const std::uint64_t allocated = cell.alloc.load() & flight::kBytesMask;
+    EXPECT_LE(cell.pending_free_bytes.load(), allocated) << at;
+    EXPECT_LE(allocated + cell.unspent.load(), claimed) << at;
+    EXPECT_LE(claimed - allocated - cell.unspent.load(), snapshot_of(*account).in_flight_bytes) << at;
+  }
+};
+
+TEST(DeviceAccounts, what_is_claimed_and_not_allocated_is_in_flight_at_every_point) {
+  if (!kTestPoints) GTEST_SKIP() << "a build without test points";
+  for (bool const with_parent : {false, true}) {
+    const auto stack = stack_of(kLimit3000, stream_ordered());
+    auto manager = GpuMemoryManager::create(Device::custom("gpu", stack.budget).value(), MemoryBudget::unlimited()).value();
+    auto& parent = flight::recorder.ledgers[manager.ledger_cell().value()].parent_cell;
+    parent.store(with_parent ? stack.budget->account().ledger_cell().value() + 1 : 0, std::memory_order_relaxed);
+    {
+      const EveryPoint watching{stack.budget->account()};
+      auto buffer = manager.alloc<std::byte>(1000).value();
+      ASSERT_TRUE(buffer.release());
+      const auto block = stack.budget->allocate({.bytes = 2000}).value();
+      ASSERT_TRUE(stack.budget->deallocate(block));
+      buffer = manager.alloc<std::byte>(3000).value();  // takes both pending frees back on the way
+      EXPECT_FALSE(manager.alloc<std::byte>(1));
+      ASSERT_TRUE(buffer.release());
+      ASSERT_TRUE(stack.budget->reserve(2500));
+      const auto spent = stack.budget->allocate({.bytes = 1500, .reserved = true}).value();
+      stack.fault->faults().add({.operation = FaultOperation::allocate});
+      EXPECT_FALSE(stack.budget->allocate({.bytes = 600, .reserved = true}));
+      stack.budget->unreserve(1000);
+      ASSERT_TRUE(stack.budget->deallocate(spent));
+      ASSERT_TRUE(stack.budget->reap_pending(ReapMode::synchronize));
+      EXPECT_GT(EveryPoint::visited, 50);
+    }
+    parent.store(0, std::memory_order_relaxed);
+    expect_empty(stack.budget->account());
+  }
 }
 
 // ── fork ──
