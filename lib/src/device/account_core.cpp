@@ -5,6 +5,7 @@
 
 #include <headroom/resource_decorator.hpp>
 
+#include "base/test_point.hpp"
 #include "device/account_scope.hpp"
 #include "device/device_entry.hpp"
 #include "ledger/cells.hpp"
@@ -153,7 +154,9 @@ void AccountCore::returned(std::uint64_t bytes) noexcept {
   flight::ThreadState& thread = flight::this_thread();
   const AccountScope scope{thread, ledger_, flight::InFlight::freeing, bytes};
   undo_free(bytes);
+  test_point(TestPoint::return_before_retire);
   static_cast<void>(ledger_.retire(bytes));
+  test_point(TestPoint::return_before_unclaim);
   const flight::LaneSection section{thread};
   ledger_.unclaim(bytes, section);
 }

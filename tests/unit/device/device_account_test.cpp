@@ -504,6 +504,29 @@ TEST(DeviceAccounts, what_is_claimed_and_not_allocated_is_in_flight_at_every_poi
   }
 }
 
+TEST(DeviceAccounts, a_return_inside_a_free_is_named_by_that_free) {
+  if (!kTestPoints) GTEST_SKIP() << "a build without test points";
+  const auto stack = stack_of(kLimit3000);
+  auto manager = GpuMemoryManager::create(Device::custom("gpu", stack.budget).value(), MemoryBudget::unlimited()).value();
+  auto& parent = flight::recorder.ledgers[manager.ledger_cell().value()].parent_cell;
+  parent.store(stack.budget->account().ledger_cell().value() + 1, std::memory_order_relaxed);
+  auto buffer = manager.alloc<std::byte>(640).value();
+  static DeviceAccount const* account = nullptr;
+  static int visited = 0;
+  account = &stack.budget->account();
+  test_point_handler.store(
+      [](TestPoint point) noexcept {
+        if (point != TestPoint::return_before_retire && point != TestPoint::return_before_unclaim) return;
+        ++visited;
+        EXPECT_EQ(snapshot_of(*account).in_flight_bytes, 640U) << "once, not twice";
+      },
+      std::memory_order_release);
+  EXPECT_TRUE(buffer.release());
+  test_point_handler.store(nullptr, std::memory_order_release);
+  EXPECT_EQ(visited, 2);
+  parent.store(0, std::memory_order_relaxed);
+}
+
 // ── fork ──
 
 TEST(DeviceAccounts, a_forked_child_touches_nothing) {
