@@ -25,6 +25,10 @@ namespace headroom::device {
 
 class AccountCore final : public ReturnSink {
 public:
+  AccountCore(AccountCore const&) = delete;
+  AccountCore& operator=(AccountCore const&) = delete;
+  virtual ~AccountCore() = default;  // never called: see above
+
   /// A seat at the account of the device below `inner`; `device` names it. Errors: as GlobalDeviceBudget::create.
   [[nodiscard]] static Result<AccountCore*> join(Device const& device, MemoryBudget budget,
                                                  std::shared_ptr<DeviceResource> const& inner);
@@ -62,8 +66,8 @@ private:
   struct Opening {
     Device const& device;
     Key key;
-    MemoryBudget budget;
-    std::optional<std::uint64_t> device_total;
+    MemoryBudget budget = MemoryBudget::unlimited();
+    std::optional<std::uint64_t> device_total{};
   };
   struct Reaped {
     std::uint64_t bytes = 0;

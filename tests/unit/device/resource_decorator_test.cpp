@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 
 class CountingSink final : public ReturnSink {
 public:
+  virtual ~CountingSink() = default;
   void returned(std::uint64_t bytes) noexcept override {
     bytes_ += bytes;
     ++calls_;
