@@ -44,6 +44,8 @@ constexpr std::array<Descriptor, kMetricCount> kDescriptors{{
      "Budget that the managers of one device share; absent while unlimited."},
     {Metric::device_claimed_bytes, "device_claimed_bytes", MetricType::Gauge,
      "Bytes claimed from the budget that the managers of one device share."},
+    {Metric::device_account_pending_free_bytes, "device_account_pending_free_bytes", MetricType::Gauge,
+     "Bytes that were freed on a stream and that the device does not have back yet; part of the claimed bytes."},
     {Metric::allocations_total, "allocations_total", MetricType::Counter, "Allocations that succeeded."},
     {Metric::frees_total, "frees_total", MetricType::Counter, "Frees that were accepted."},
     {Metric::allocation_bytes_total, "allocation_bytes_total", MetricType::Counter, "Bytes of the allocations that succeeded."},

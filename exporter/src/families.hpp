@@ -38,6 +38,7 @@ enum class Metric : std::uint8_t {
   device_used_outside_bytes,
   device_budget_bytes,
   device_claimed_bytes,
+  device_account_pending_free_bytes,
   // What a manager did.
   allocations_total,
   frees_total,
@@ -66,7 +67,7 @@ enum class Metric : std::uint8_t {
   exporter_scrape_duration_seconds,
   exporter_errors_total,
 };
-inline constexpr std::size_t kMetricCount = 44;
+inline constexpr std::size_t kMetricCount = 45;
 
 struct Descriptor {
   Metric metric;

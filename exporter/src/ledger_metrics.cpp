@@ -125,6 +125,7 @@ void add_manager(Families& families, LedgerSnapshot const& ledger, Labels const&
 void add_device_account(Families& families, LedgerSnapshot const& ledger, Labels const& labels) {
   if (ledger.limit) families.add(Metric::device_budget_bytes, labels, *ledger.limit);
   families.add(Metric::device_claimed_bytes, labels, ledger.claimed);
+  families.add(Metric::device_account_pending_free_bytes, labels, ledger.pending_free_bytes);
 }
 
 void add_device_memory(Families& families, LedgerSnapshot const& ledger, Labels const& labels) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <headroom/device_account.hpp>
+#include <headroom/fault_resource.hpp>
 #include <headroom/host_resource.hpp>
 #include <headroom/null_resource.hpp>
 
@@ -45,6 +47,16 @@ inline Result<MadeResource> make_host(HostOptions const& options) {
       [](std::shared_ptr<HostResource> host) { return MadeResource{host, [raw = host.get()] { return raw->create_stream(); }}; });
 }
 
+/// A device budget over a host device, on a fault layer with nothing to fail.
+inline Result<MadeResource> make_budget(HostOptions const& options, MemoryBudget budget) {
+  auto host = HostResource::create(options);
+  if (!host) return tl::make_unexpected(std::move(host.error()));
+  const auto device = Device::custom("suite", *host).value();
+  return GlobalDeviceBudget::create(device, budget, FaultResource::create(*host).value()).map([&](auto stack) {
+    return MadeResource{stack, [raw = host->get()] { return raw->create_stream(); }};
+  });
+}
+
 inline std::vector<ResourceFactory> all_resources() {
   return {
       {"HostTouch", [] { return make_host({.total_bytes = kSuiteTotalBytes}); }, {}},
@@ -60,6 +72,29 @@ inline std::vector<ResourceFactory> all_resources() {
        {}},
       {"Null",
        []() -> Result<MadeResource> { return MadeResource{std::make_shared<NullResource>(), {}}; },
+       {.keeps_books = false, .detects_misuse = false, .owns_ranges = false, .knows_memory = false, .checks_streams = false}},
+      {"Fault",
+       []() -> Result<MadeResource> {
+         return make_host({.total_bytes = kSuiteTotalBytes}).map([](MadeResource made) {
+           return MadeResource{FaultResource::create(made.resource).value(), made.create_stream};
+         });
+       },
+       {}},
+      {"BudgetUnlimited", [] { return make_budget({.total_bytes = kSuiteTotalBytes}, MemoryBudget::unlimited()); }, {}},
+      // The context's memory lies between the limit and what the device has, so that the device, not the budget, says that it is full.
+      {"BudgetOfWholeDevice",
+       [] {
+         return make_budget(
+             {.total_bytes = kSuiteTotalBytes, .context_overhead_bytes = kSuiteTotalBytes / 16, .stream_ordered = true},
+             MemoryBudget::with_limit(kSuiteTotalBytes));
+       },
+       {.frees_are_pending = true}},
+      {"BudgetOverNull",
+       []() -> Result<MadeResource> {
+         return GlobalDeviceBudget::create(null_device().value(), MemoryBudget::observe(kSuiteTotalBytes)).map([](auto stack) {
+           return MadeResource{stack, {}};
+         });
+       },
        {.keeps_books = false, .detects_misuse = false, .owns_ranges = false, .knows_memory = false, .checks_streams = false}},
   };
 }

@@ -118,11 +118,17 @@ public:
   /// Claims bytes of that budget for later requests with `reserved` set, all or nothing. Touches no memory.
   /// Errors: over_budget (figures), unsupported (no finite budget: the default).
   [[nodiscard]] virtual Result<void> reserve(std::uint64_t bytes);
-  /// Gives back what was reserved and not used by a request.
+  /// The end of one reservation: gives back what no request used of it. Exactly once for each reserve() that succeeded, also when
+  /// nothing is left (0): budgets count reservations as well as their bytes.
   virtual void unreserve(std::uint64_t bytes) noexcept;
 
   /// Finishes stream-ordered frees; returns the bytes that came back. A resource without pending frees returns 0.
   [[nodiscard]] virtual Result<std::uint64_t> reap_pending(ReapMode mode);
+
+  /// True when a free that was accepted is followed by exactly one call of block.returns_to, with all of its bytes (of several frees
+  /// in one call, if you like) and outside every lock. Where it is false (the default), budgets take memory for the device's again as
+  /// soon as its free was accepted.
+  [[nodiscard]] virtual bool reports_returns() const noexcept;
 
   /// Total and free memory of the device below, if it can be told without disturbing it.
   [[nodiscard]] virtual MemoryInfo memory_info() const noexcept;

@@ -36,7 +36,7 @@ static_assert(sizeof(Word) == 8 && alignof(Word) == 8 && Word::is_always_lock_fr
 
 inline constexpr std::uint64_t kMagic = 0x31'54'48'47'4C'46'52'48;  // "HRFLGHT1" read as little-endian bytes
 inline constexpr std::uint16_t kAbiMajor = 1;                       // readers refuse another one, politely
-inline constexpr std::uint16_t kAbiMinor = 0;                       // only additions in places that were zero
+inline constexpr std::uint16_t kAbiMinor = 1;                       // only additions in places that were zero
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 
 // ── Packed words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,6 +257,10 @@ static_assert(sizeof(DirectoryEntry) == 128);
 enum class LedgerState : std::uint64_t { free = 0, open = 1, closed = 2 };  // closed: no handle left, bytes may still be live
 
 /// The books of one budget. claim and alloc are the only words that threads contend for.
+/// A device account (kind 1) is the parent of the managers of one physical device. It has no live slots of its own: its allocated
+/// bytes are those of its children's blocks, of blocks that were made without a manager, and pending frees. A block whose slot says
+/// `freeing` may be among the pending frees already, or back in the budget; its bytes are in flight. So at every instant
+///   pending ≤ allocated ≤ claimed   and   claimed − allocated − unspent ≤ in flight, its own and its children's.
 struct alignas(64) LedgerCell {
   Word claim;  // any thread, CAS and fetch_add; seq_cst where waiters or limits are involved (books)
   char pad0[56];
@@ -294,7 +298,8 @@ struct alignas(64) LedgerCell {
   Word typed_requests;       // alloc_count of books without own counters; lanes carry it otherwise
   Word typed_requests_base;  // reset_alloc_count: what to subtract
   Word kind;                 // 0 manager, 1 device account
-  Word spare[13];
+  Word pending_free_bytes;   // device account, from minor 1: freed, but not yet the device's again; fetch_add and fetch_sub
+  Word spare[12];
 };
 static_assert(sizeof(LedgerCell) == 512);
 static_assert(offsetof(LedgerCell, alloc) == 64 && offsetof(LedgerCell, peak) == 128 && offsetof(LedgerCell, limit) == 192);

@@ -101,16 +101,18 @@ struct LedgerSnapshot {
   std::uint64_t generation = 0;
   LedgerState state = LedgerState::free;
   bool is_device_account = false;
-  std::string name;         ///< of the manager
-  std::string device_name;  ///< empty when unknown
+  std::optional<std::uint32_t> parent_cell;  ///< the device account above a manager; absent: none
+  std::string name;                          ///< of the manager or account
+  std::string device_name;                   ///< empty when unknown
   std::string device_uuid;
   std::int64_t device_ordinal = -1;  ///< −1 unknown
   std::uint64_t claimed = 0, allocated = 0, peak = 0;
   std::optional<std::uint64_t> limit;  ///< absent when unlimited
   bool enforcing = true;               ///< false: observe mode
   std::uint64_t unspent = 0, unspent_reservations = 0;
-  std::uint64_t in_flight_bytes = 0;   ///< lane words and shared ones
-  std::uint64_t live_allocations = 0;  ///< admitted less freed
+  std::uint64_t pending_free_bytes = 0;  ///< of a device account: freed, not yet back; part of allocated
+  std::uint64_t in_flight_bytes = 0;     ///< lane words and shared ones; of a device account also those of its managers
+  std::uint64_t live_allocations = 0;    ///< admitted less freed
   std::uint64_t live_untracked = 0, live_untracked_bytes = 0;
   std::uint64_t failed_frees = 0, failed_free_bytes = 0;
   std::uint64_t sentinel_bytes = 0;

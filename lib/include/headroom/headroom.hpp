@@ -5,10 +5,13 @@
 #include <headroom/budget.hpp>
 #include <headroom/byte_size.hpp>
 #include <headroom/device.hpp>
+#include <headroom/device_account.hpp>
 #include <headroom/error.hpp>
+#include <headroom/fault_resource.hpp>
 #include <headroom/flight_publish.hpp>
 #include <headroom/host_resource.hpp>
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
 #include <headroom/pressure.hpp>
+#include <headroom/resource_decorator.hpp>
 #include <headroom/tag.hpp>

@@ -97,6 +97,8 @@ public:
   [[nodiscard]] MemoryInfo memory_info() const noexcept override;           ///< total_bytes, and what the holes hold; no lock
   /// `query` takes the frees whose time has come, the others move the virtual clock. Returns requested bytes. Never fails.
   [[nodiscard]] Result<std::uint64_t> reap_pending(ReapMode mode) override;
+  /// True: at once, or by the thread that reaps; pending frees that are left at destruction are reported then.
+  [[nodiscard]] bool reports_returns() const noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override;  ///< "host"
   [[nodiscard]] bool host_accessible() const noexcept override;   ///< touch_memory
 

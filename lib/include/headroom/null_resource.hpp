@@ -21,13 +21,14 @@ public:
   /// Zero bytes: a null pointer. Errors: invalid_argument (alignment no power of two, or above 1 GiB), overflow (above 16 TiB −
   /// 1).
   [[nodiscard]] Result<Block> allocate(AllocRequest const& request) override;
-  /// Always succeeds and does nothing.
+  /// Always succeeds; the memory is the device's again at once.
   [[nodiscard]] Result<void> deallocate(Block const& block) override;
   /// Check the range and do nothing. Errors: invalid_argument.
   [[nodiscard]] Result<void> fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream) override;
   [[nodiscard]] Result<void> copy_in(Block const& block, std::uint64_t offset, std::span<const std::byte> source,
                                      StreamId stream) override;
   [[nodiscard]] std::uint64_t bytes_outstanding() const noexcept override;  ///< always 0: nothing is counted
+  [[nodiscard]] bool reports_returns() const noexcept override;             ///< true
   [[nodiscard]] std::string_view name() const noexcept override;            ///< "null"
 };
 

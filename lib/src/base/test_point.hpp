@@ -45,8 +45,11 @@ enum class TestPoint : std::uint8_t {
   drop_before_unspent,
   drop_after_unspent,
   drop_after_unclaim,
+  // Device accounts: memory is the device's again.
+  return_before_retire,   ///< no longer pending, still allocated
+  return_before_unclaim,  ///< no longer allocated, still claimed
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::drop_after_unclaim) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::return_before_unclaim) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

@@ -123,7 +123,7 @@ Result<void> HostResource::deallocate(Block const& block) {
     // What may throw comes first, so that an exception leaves the block live.
     if (state.options.stream_ordered) {
       state.streams.reserve_pending();
-      state.streams.add_pending(block.stream, state.options.free_delay, range, block.bytes);
+      state.streams.add_pending(block.stream, state.options.free_delay, range, block.bytes, block.returns_to);
       state.pending_bytes += block.bytes;
     } else {
       state.pool.give(range);
@@ -132,6 +132,7 @@ Result<void> HostResource::deallocate(Block const& block) {
     state.live_bytes -= block.bytes;
     state.publish();
   }
+  if (!state.options.stream_ordered && block.returns_to != nullptr) block.returns_to->returned(block.bytes);
   // After the memory went back: another thread may get this address before this call returns, as with a real driver. Managers
   // that keep a map of addresses must live with that, so the stand-in makes it likely.
   pause(state.options.free_latency);

@@ -3,6 +3,7 @@
 
 #include "device/host_state.hpp"
 #include "device/request_checks.hpp"
+#include "device/returned_bytes.hpp"
 
 namespace headroom {
 
@@ -42,21 +43,30 @@ Result<void> HostResource::copy_in(Block const& block, std::uint64_t offset, std
 
 Result<std::uint64_t> HostResource::reap_pending(ReapMode mode) {
   auto& state = *state_;
-  std::lock_guard const lock(state.mutex);
   std::uint64_t reaped = 0;
   bool may_wait = mode != ReapMode::query;
-  while (auto const* const next = state.streams.next_pending()) {
-    if (may_wait) state.streams.advance_to(next->ready);
-    if (mode == ReapMode::synchronize_next) may_wait = false;
-    if (next->ready > state.streams.now()) break;
-    state.pool.give(next->range);
-    reaped += next->bytes;
-    state.pending_bytes -= next->bytes;
-    state.streams.pop_pending();
-  }
-  state.publish();
+  ReturnedBytes returned;
+  do {
+    returned.clear();
+    {
+      std::lock_guard const lock(state.mutex);
+      while (auto const* const next = state.streams.next_pending()) {
+        if (may_wait) state.streams.advance_to(next->ready);
+        if (next->ready > state.streams.now() || !returned.add(next->returns_to, next->bytes)) break;
+        if (mode == ReapMode::synchronize_next) may_wait = false;
+        state.pool.give(next->range);
+        reaped += next->bytes;
+        state.pending_bytes -= next->bytes;
+        state.streams.pop_pending();
+      }
+      state.publish();
+    }
+    returned.report();
+  } while (returned.was_full());
   return reaped;
 }
+
+bool HostResource::reports_returns() const noexcept { return true; }
 
 Result<StreamId> HostResource::create_stream() {
   std::unique_lock lock(state_->mutex);

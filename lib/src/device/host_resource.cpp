@@ -65,7 +65,14 @@ HostResource::State::State(HostOptions const& given, HostRegion reserved)
 }
 
 HostResource::HostResource(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
-HostResource::~HostResource() = default;
+
+HostResource::~HostResource() {
+  // Nobody calls a resource that is being destroyed: no lock, and whoever counts these bytes learns that the device is gone.
+  while (auto const* const next = state_->streams.next_pending()) {
+    if (next->returns_to != nullptr) next->returns_to->returned(next->bytes);
+    state_->streams.pop_pending();
+  }
+}
 
 Result<std::shared_ptr<HostResource>> HostResource::create(HostOptions const& options) {
   if (auto problem = wrong_option(options)) return fail(ErrorKind::invalid_argument, Layer::request, "HostOptions: " + *problem);

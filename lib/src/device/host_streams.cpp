@@ -68,9 +68,9 @@ void HostStreams::reserve_pending() {
   if (pending_.size() == pending_.capacity()) pending_.reserve(std::max<std::size_t>(64, pending_.size() * 2));
 }
 
-void HostStreams::add_pending(StreamId stream, std::chrono::nanoseconds duration, FirstFit::Range range,
-                              std::uint64_t bytes) noexcept {
-  pending_.push_back({enqueue(stream, duration), next_order_++, range, bytes});
+void HostStreams::add_pending(StreamId stream, std::chrono::nanoseconds duration, FirstFit::Range range, std::uint64_t bytes,
+                              ReturnSink* returns_to) noexcept {
+  pending_.push_back({enqueue(stream, duration), next_order_++, range, bytes, returns_to});
   std::ranges::push_heap(pending_, ready_later);
 }
 

@@ -24,6 +24,7 @@ struct PendingFree {
   std::uint64_t order = 0;  // among frees of the same time: as they were made
   FirstFit::Range range;    // in granules
   std::uint64_t bytes = 0;  // as requested
+  ReturnSink* returns_to = nullptr;
 };
 
 class HostStreams {
@@ -44,7 +45,8 @@ public:
   void advance_by(std::chrono::nanoseconds duration) noexcept;  ///< negative = 0
 
   void reserve_pending();  ///< room for one more; may throw bad_alloc
-  void add_pending(StreamId stream, std::chrono::nanoseconds duration, FirstFit::Range range, std::uint64_t bytes) noexcept;
+  void add_pending(StreamId stream, std::chrono::nanoseconds duration, FirstFit::Range range, std::uint64_t bytes,
+                   ReturnSink* returns_to = nullptr) noexcept;
   [[nodiscard]] PendingFree const* next_pending() const noexcept;  ///< the one that is ready first; null when none
   void pop_pending() noexcept;
   [[nodiscard]] std::size_t pending_frees() const noexcept { return pending_.size(); }

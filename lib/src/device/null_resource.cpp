@@ -53,7 +53,10 @@ Result<Block> NullResource::allocate(AllocRequest const& request) {
                .tag = request.tag};
 }
 
-Result<void> NullResource::deallocate(Block const&) { return success(); }
+Result<void> NullResource::deallocate(Block const& block) {
+  if (block.returns_to != nullptr) block.returns_to->returned(block.bytes);
+  return success();
+}
 
 Result<void> NullResource::fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId) {
   if (!within(block, offset, bytes)) return wrong_range(block, offset, bytes);
@@ -66,6 +69,8 @@ Result<void> NullResource::copy_in(Block const& block, std::uint64_t offset, std
 }
 
 std::uint64_t NullResource::bytes_outstanding() const noexcept { return 0; }
+
+bool NullResource::reports_returns() const noexcept { return true; }
 
 std::string_view NullResource::name() const noexcept { return "null"; }
 

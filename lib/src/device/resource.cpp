@@ -29,6 +29,8 @@ void DeviceResource::unreserve(std::uint64_t) noexcept {}
 
 Result<std::uint64_t> DeviceResource::reap_pending(ReapMode) { return 0; }
 
+bool DeviceResource::reports_returns() const noexcept { return false; }
+
 MemoryInfo DeviceResource::memory_info() const noexcept { return {}; }
 
 bool DeviceResource::tracks_uses() const noexcept { return false; }

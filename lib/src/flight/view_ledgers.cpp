@@ -97,6 +97,8 @@ void take_figures(LedgerCell const& cell, LedgerSnapshot& ledger) {
   ledger.device_free = optional_figure(cell.device_free);
   ledger.device_outside = optional_figure(cell.device_outside);
   ledger.is_device_account = load(cell.kind) == 1;
+  auto const parent = load(cell.parent_cell);
+  if (parent != 0 && parent <= kLedgerCount) ledger.parent_cell = static_cast<std::uint32_t>(parent - 1);
   auto const pressure = load(cell.pressure);
   ledger.pressure = static_cast<PressureLevel>(std::min<std::uint64_t>(pressure & 0xFFU, 4));
   ledger.pressure_sequence = pressure >> 8;
@@ -144,6 +146,8 @@ std::optional<LedgerSnapshot> read_ledger(Sources const& from, std::uint32_t ind
   ledger.claimed = words.claimed;
   ledger.allocated = words.allocated;
   ledger.peak = words.peak;
+  // A returned block leaves the pending word before it leaves `allocated`: what is above it is an older or a broken figure.
+  if (ledger.is_device_account) ledger.pending_free_bytes = std::min(load(cell.pending_free_bytes), ledger.allocated);
   return ledger;
 }
 

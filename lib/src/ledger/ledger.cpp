@@ -90,16 +90,27 @@ void Ledger::close() noexcept { cell_->state.store(static_cast<std::uint64_t>(Le
 
 bool Ledger::is_quiet() const noexcept {
   if ((cell_->claim.load(std::memory_order_seq_cst) & kBytesMask) != 0 || cell_->unspent.load(std::memory_order_acquire) != 0 ||
-      (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) != 0 ||
-      cell_->in_flight_shared_count.load(std::memory_order_acquire) != 0) {
+      (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) != 0) {
     return false;
   }
   // A thread that has given its claim back may still be writing its record.
+  return !is_in_flight();
+}
+
+bool Ledger::is_in_flight() const noexcept {
+  if (cell_->in_flight_shared_count.load(std::memory_order_acquire) != 0) return true;
   for (std::uint32_t lane = 0; lane < kOwnedLanes; ++lane) {
     const std::uint64_t word = recorder.lane(lane).header.in_flight.load(std::memory_order_acquire);
-    if (word != 0 && ((word >> 44) & 0xFFFU) == record_id()) return false;
+    if (word != 0 && ((word >> 44) & 0xFFFU) == record_id()) return true;
   }
-  return true;
+  return false;
+}
+
+void Ledger::abandon() noexcept {
+  cell_->unspent.store(0, std::memory_order_release);
+  cell_->unspent_reservations.store(0, std::memory_order_relaxed);
+  static_cast<void>(Steps::retire(cell_->alloc, cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask));
+  Steps::give_back(cell_->claim, cell_->claim.load(std::memory_order_seq_cst) & kBytesMask);
 }
 
 void Ledger::retire_names() noexcept {

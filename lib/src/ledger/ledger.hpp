@@ -78,6 +78,11 @@ public:
   void close() noexcept;
   /// Closed, and nothing claimed, live, unspent or in flight: open() may use it again.
   [[nodiscard]] bool is_quiet() const noexcept;
+  /// Some thread's in-flight word, or the shared one, names this ledger.
+  [[nodiscard]] bool is_in_flight() const noexcept;
+  /// What is claimed, allocated and unspent in a closed ledger can never come back, since its device is gone: it is dropped, and the
+  /// ledger is quiet. Nobody else may use it any more.
+  void abandon() noexcept;
   /// Frees the names of a quiet ledger.
   void retire_names() noexcept;
 
@@ -97,6 +102,10 @@ public:
   void book_free_failure(flight::LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept;
   /// A request of zero bytes: counted, nothing charged.
   void book_empty(flight::LaneSection const& section, bool typed) noexcept;
+  /// Likewise for a device account, whose managers keep slots and records of the same memory: counters, tag cell and peak only.
+  void book_account_allocation(flight::LaneSection const& section, Booking const& booking) noexcept;
+  /// An accepted free; its bytes stay claimed and allocated until they are returned.
+  void book_account_free(flight::LaneSection const& section, flight::TagPlace tag, std::uint64_t bytes) noexcept;
   /// Brings the pressure state in line with claim and limit; transitions become events.
   void judge_pressure(flight::LaneSection const& section) noexcept;
 
@@ -107,6 +116,8 @@ public:
   void book_reservation(flight::LaneSection const& section, std::uint64_t bytes) noexcept;
   /// From a reservation to a request, whose claim these bytes now are; and back, when the request was refused later on.
   void spend(std::uint64_t bytes) noexcept;
+  /// spend for callers that nobody vouches for: false, and nothing changed, when fewer bytes are unspent.
+  [[nodiscard]] bool try_spend(std::uint64_t bytes) noexcept;
   void unspend(std::uint64_t bytes) noexcept;
   /// The end of a reservation: what is left of it comes back to the budget.
   void drop_reservation(flight::LaneSection const& section, std::uint64_t rest) noexcept;

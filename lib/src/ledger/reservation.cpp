@@ -49,6 +49,16 @@ void Ledger::spend(std::uint64_t bytes) noexcept {
   test_point(TestPoint::spend_after_unspent);
 }
 
+bool Ledger::try_spend(std::uint64_t bytes) noexcept {
+  test_point(TestPoint::spend_before_unspent);
+  std::uint64_t unspent = cell_->unspent.load(std::memory_order_relaxed);
+  do {
+    if (unspent < bytes) return false;
+  } while (!cell_->unspent.compare_exchange_weak(unspent, unspent - bytes, std::memory_order_acq_rel, std::memory_order_relaxed));
+  test_point(TestPoint::spend_after_unspent);
+  return true;
+}
+
 void Ledger::unspend(std::uint64_t bytes) noexcept { cell_->unspent.fetch_add(bytes, std::memory_order_acq_rel); }
 
 void Ledger::drop_reservation(LaneSection const& section, std::uint64_t rest) noexcept {

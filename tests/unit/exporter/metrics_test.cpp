@@ -169,6 +169,8 @@ TEST_F(Collect, a_device_account_is_no_row_among_managers) {
   account.limit = 5000 | flight::kLimitEnforcing;
   account.claim = 4000;
   account.alloc = 4000;
+  account.pending_free_bytes = 300;
+  EXPECT_EQ(value("device_account_pending_free_bytes", {{"device", "1"}}), 300);
   EXPECT_EQ(value("device_budget_bytes", {{"device", "1"}}), 5000);
   EXPECT_EQ(value("device_claimed_bytes", {{"device", "1"}}), 4000);
   EXPECT_EQ(value("allocated_bytes"), 600);                                          // the manager's, and only its

@@ -346,6 +346,50 @@ TEST(FlightInFlight, names_the_thread_and_counts_for_the_device_account_too) {
   EXPECT_EQ(ledgers.at(1).in_flight_bytes, 648U);
 }
 
+TEST(FlightDeviceAccount, is_told_from_its_managers_and_shows_pending_frees) {
+  FlightBuilder file;
+  file.open_ledger(0, 1, "m").parent_cell = 2;  // 1 + cell 1
+  file.open_ledger(1, 2, "account");
+  auto& account = file.ledger(1);
+  account.kind = 1;
+  account.claim = 900;
+  account.alloc = 800;
+  account.pending_free_bytes = 300;
+  file.ledger(0).pending_free_bytes = 5;  // a manager has none
+  auto ledgers = file.view().ledgers();
+  EXPECT_FALSE(ledgers.at(0).is_device_account);
+  EXPECT_EQ(ledgers.at(0).parent_cell, 1U);
+  EXPECT_EQ(ledgers.at(0).pending_free_bytes, 0U);
+  EXPECT_TRUE(ledgers.at(1).is_device_account);
+  EXPECT_EQ(ledgers.at(1).parent_cell, std::nullopt);
+  EXPECT_EQ(ledgers.at(1).pending_free_bytes, 300U);
+  // Never more than what is allocated, whatever the word says; and a parent is a cell or none.
+  account.pending_free_bytes = ~std::uint64_t{0};
+  file.ledger(0).parent_cell = 65;
+  ledgers = file.view().ledgers();
+  EXPECT_EQ(ledgers.at(1).pending_free_bytes, 800U);
+  EXPECT_EQ(ledgers.at(0).parent_cell, std::nullopt);
+}
+
+TEST(FlightDeviceAccount, counts_its_own_operations_and_those_of_its_managers_once_each) {
+  FlightBuilder file;
+  file.open_ledger(0, 1, "m").parent_cell = 3;  // 1 + cell 2
+  file.open_ledger(1, 2, "n").parent_cell = 3;
+  file.open_ledger(2, 3, "account").kind = 1;
+  file.open_ledger(3, 4, "stranger");
+  file.header().lanes_used = 4;
+  for (std::uint32_t lane = 0; lane < 4; ++lane) {
+    file.lane(lane).header.owner = 100 + lane;
+    file.lane(lane).header.in_flight = pack_in_flight(InFlight::allocating, lane, 1ULL << (8 * lane));
+  }
+  file.ledger(2).in_flight_shared = 7;
+  auto const ledgers = file.view().ledgers();
+  EXPECT_EQ(ledgers.at(0).in_flight_bytes, 1U);
+  EXPECT_EQ(ledgers.at(1).in_flight_bytes, 256U);
+  EXPECT_EQ(ledgers.at(2).in_flight_bytes, 1U + 256U + 65536U + 7U);
+  EXPECT_EQ(ledgers.at(3).in_flight_bytes, 1U << 24);
+}
+
 TEST(FlightFirstFailures, are_decoded_once_they_are_whole) {
   FlightBuilder file;
   auto const put = [&](std::uint32_t index, std::uint64_t key, std::uint64_t ready) {

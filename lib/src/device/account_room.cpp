@@ -1,0 +1,113 @@
+// Making room in an account: the frees that a claim may hope for, and how long.
+//
+// A refusal may be spoken when the request did not fit at one instant, with every pending byte counted as free. The claim itself looks
+// at one instant; `pending` is read on both sides of it and the larger taken, so that a free that became pending or came back meanwhile
+// costs one more round and never a refusal.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include <headroom/resource_decorator.hpp>
+
+#include "device/account_core.hpp"
+
+namespace headroom::device {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Each round that brings something back and still finds no room was overtaken by another thread's request. A thread gives up when it
+// has been overtaken both for long and often: not because it was asleep for a second.
+constexpr auto kLongestWait = 1s;
+constexpr std::uint32_t kFewestRounds = 1000;
+// Another thread stands between a free's acceptance and its return; it is running or about to.
+constexpr std::uint32_t kYields = 64;
+constexpr auto kShortestPause = std::chrono::microseconds{100};
+constexpr auto kLongestPause = std::chrono::microseconds{10'000};
+
+bool can_fit(std::uint64_t bytes, ledger::ClaimResult const& claim, std::uint64_t hoped_for) noexcept {
+  const std::uint64_t limit = claim.limit_word & ledger::kBytesMask;
+  const std::uint64_t left = limit > claim.claimed_before ? limit - claim.claimed_before : 0;
+  return hoped_for >= bytes || bytes - hoped_for <= left;
+}
+
+// Nothing wakes this: a free may be reaped by whoever comes first, on whatever stack.
+class Pause {
+public:
+  void once(bool late) {
+    if (late || yields_ < kYields) {
+      ++yields_;
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(length_);
+    length_ = std::min(length_ * 2, kLongestPause);
+  }
+
+private:
+  std::uint32_t yields_ = 0;
+  std::chrono::microseconds length_ = kShortestPause;
+};
+
+Result<std::uint64_t> ask(DeviceResource& stack, ReapMode mode) noexcept {
+  try {
+    return stack.reap_pending(mode);
+  } catch (std::exception const& thrown) {
+    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
+  } catch (...) {
+    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<DeviceResource>> AccountCore::stacks() const {
+  std::vector<std::shared_ptr<DeviceResource>> alive;
+  const std::scoped_lock lock{stacks_mutex_};
+  alive.reserve(stacks_.size());
+  for (auto const& stack : stacks_) {
+    if (auto held = stack.lock()) alive.push_back(std::move(held));
+  }
+  return alive;
+}
+
+// Each bottom once, through the first stack that leads there: its pending frees are the same through all of them.
+AccountCore::Reaped AccountCore::reap(ReapMode mode) {
+  Reaped reaped;
+  std::vector<DeviceResource const*> asked;
+  for (auto const& stack : stacks()) {
+    DeviceResource const* const bottom = &bottom_of(*stack);
+    if (std::ranges::find(asked, bottom) != asked.end()) continue;
+    asked.push_back(bottom);
+    auto bytes = ask(*stack, mode);
+    if (!bytes) {
+      if (!reaped.failure) reaped.failure = std::move(bytes.error());
+      continue;
+    }
+    reaped.bytes += *bytes;
+    if (mode == ReapMode::synchronize_next && reaped.bytes != 0) break;
+  }
+  return reaped;
+}
+
+AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim claim) {
+  Attempt attempt{.claim = {}, .reap_failure = reap(ReapMode::query).failure};
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+  Pause pause;
+  for (std::uint32_t round = 0;; ++round) {
+    const std::uint64_t before = pending_free_bytes();
+    attempt.claim = (ledger_.*claim)(bytes);
+    if (attempt.claim.outcome != ledger::ClaimOutcome::refused) break;
+    const std::uint64_t hoped_for = std::max(before, pending_free_bytes());
+    if (hoped_for == 0 || attempt.reap_failure || !can_fit(bytes, attempt.claim, hoped_for)) break;
+    const bool late = std::chrono::steady_clock::now() > deadline;
+    if (late && round >= kFewestRounds) break;
+    Reaped reaped = reap(ReapMode::synchronize_next);
+    attempt.reap_failure = std::move(reaped.failure);
+    if (reaped.bytes == 0 && !attempt.reap_failure) pause.once(late);
+  }
+  return attempt;
+}
+
+}  // namespace headroom::device
