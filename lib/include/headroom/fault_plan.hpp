@@ -25,7 +25,8 @@
 
 namespace headroom {
 
-enum class FaultOperation : std::uint8_t { allocate, deallocate, fill, copy };
+/// `event` is the recording of an event and the wait for one, as the tracking of uses needs them; it has 0 bytes and tag 0.
+enum class FaultOperation : std::uint8_t { allocate, deallocate, fill, copy, event };
 
 /// `times` of a rule that never wears out.
 inline constexpr std::uint64_t kFaultForever = UINT64_MAX;

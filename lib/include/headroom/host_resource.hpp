@@ -10,8 +10,9 @@
 // * A block takes whole granules at the lowest address that holds it (exact first fit): first in the cache, then in the holes.
 //   So holes stay behind, and a request can fail although enough bytes are free in all.
 // * Stream-ordered frees are *pending*: they keep their bytes until the virtual clock has passed the work before them and
-//   reap_pending has taken them. The clock moves only by `advance`, `synchronize_stream` and a synchronising reap; nothing
-//   sleeps.
+//   reap_pending has taken them. The clock moves only by `advance`, `synchronize_stream`, a synchronising reap, and frees that
+//   take effect at once of blocks in use on other streams, as cudaFree waits; nothing sleeps.
+// * Uses are tracked always: an event is a virtual time, a wait moves the time at which the next work of a stream can start.
 // * Freed memory stays in the cache up to the release threshold. It serves later requests, but the device counts it as used, and
 //   it does not merge with holes: a request may need a `trim` first.
 // * With `touch_memory` there is real memory behind the addresses (reserved, not committed: a page costs memory once it is
@@ -23,7 +24,7 @@
 // Ownership: shared; blocks do not keep the resource alive. Blocks left at destruction vanish with it.
 // Thread safety: every member may be called from any thread. One mutex guards address maps and clock for the tens of nanoseconds
 // that they take; latency and copies run outside it.
-// Cost: allocate and deallocate O(log holes): about 100 ns a pair in order, 250 ns at random among 1,000 live blocks. Memory: 24
+// Cost: allocate and deallocate O(log holes): about 100 ns a pair in order, 250 ns at random among 1,000 live blocks. Memory: 32
 // bytes for a live block, about 25 for a hole, a few times that by growth. Memory of its own is taken before anything changes, so
 // std::bad_alloc leaves the resource as it was.
 #pragma once
@@ -64,6 +65,7 @@ struct HostUsage {
   std::uint64_t holes = 0;           ///< how many there are
   std::uint64_t live_blocks = 0;
   std::uint64_t pending_frees = 0;
+  std::uint64_t tracked_blocks = 0;  ///< live blocks with uses on other streams than their own
 
   /// 1 − largest hole ÷ free bytes: 0 = one hole, towards 1 = splinters; 0 when nothing is free.
   [[nodiscard]] double fragmentation() const noexcept;
@@ -85,6 +87,7 @@ public:
   /// As DeviceResource. A null block of zero bytes succeeds, as often as you like. Any thread and any live stream may free: to
   /// free on another stream than the block's, set block.stream. Errors: double_free (was handed out here and is not live),
   /// use_after_free (its address lives again as another block), unknown_pointer, wrong_size, stream_misuse, injected ones.
+  /// The free comes after the block's allocation and uses on all streams.
   [[nodiscard]] Result<void> deallocate(Block const& block) override;
 
   /// Writes at once: the host has no queue of work. Errors: invalid_argument (range), use_after_free, unknown_pointer,
@@ -113,8 +116,8 @@ public:
 
   /// A new stream. At most 65,535 exist at a time. Errors: stream_misuse (one more).
   [[nodiscard]] Result<StreamId> create_stream() override;
-  /// Ends a stream; its pending frees finish all the same, and its id is never given out again. Errors: stream_misuse (unknown,
-  /// or 0).
+  /// Ends a stream; its pending frees finish all the same, uses of its blocks elsewhere still come after its work, and its id is
+  /// never given out again. Errors: stream_misuse (unknown, or 0), injected ones.
   [[nodiscard]] Result<void> destroy_stream(StreamId stream) override;
   /// Enqueues work of that much virtual time, as a kernel would be: frees behind it wait for it. Negative = 0. Errors:
   /// stream_misuse.
@@ -127,6 +130,14 @@ public:
   /// Moves the virtual clock forward; negative = 0. Reaps nothing.
   void advance(std::chrono::nanoseconds duration);
   [[nodiscard]] std::chrono::nanoseconds now() const;  ///< virtual time since creation
+
+  [[nodiscard]] bool tracks_uses() const noexcept override;  ///< true
+  /// As DeviceResource; the block's stream is that of its allocation, whatever the copy says. Zero-byte blocks are never waited
+  /// for. Errors: use_after_free (freed, or its address lives again as another block), unknown_pointer, wrong_size, stream_misuse
+  /// (a stream that this device does not have; ids are numbers, so one of another device can be mistaken), injected ones.
+  [[nodiscard]] Result<void> prepare_use(Block const& block, StreamId stream, UseKind kind) override;
+  [[nodiscard]] Result<void> finish_use(Block const& block, StreamId stream, UseKind kind) override;
+  [[nodiscard]] Result<void> record_use(Block const& block, StreamId stream, UseKind kind) override;
 
   /// Failures on purpose; see fault_plan.hpp.
   [[nodiscard]] FaultPlan& faults() noexcept;

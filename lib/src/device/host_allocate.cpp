@@ -96,7 +96,7 @@ Result<Block> HostResource::allocate(AllocRequest const& request) {
   }
   block.pointer = std::bit_cast<void*>(*granule << state.granule_shift);
   block.generation = state.sign(++state.serial, *granule);
-  state.blocks.insert({*granule, request.bytes, block.generation});
+  state.blocks.insert({*granule, request.bytes, block.generation, request.stream});
   state.live_bytes += request.bytes;
   state.publish();
   return block;
@@ -105,9 +105,20 @@ Result<Block> HostResource::allocate(AllocRequest const& request) {
 Result<void> HostResource::deallocate(Block const& block) {
   if (block.pointer == nullptr && block.bytes == 0) return success();
   auto& state = *state_;
+  device::UsedBlock used;
   {
     std::unique_lock lock(state.mutex);
-    auto const found = state.find(block);
+    auto found = state.find(block);
+    bool elsewhere = false;
+    if (found.entry != nullptr && state.streams.valid(block.stream) && state.has_uses_elsewhere(*found.entry, block.stream)) {
+      used = State::used(block, *found.entry);
+      lock.unlock();
+      auto ordered = state.uses.prepare_free(used, block.stream);
+      if (!ordered) return tl::make_unexpected(std::move(ordered.error()));
+      elsewhere = *ordered;
+      lock.lock();
+      found = state.find(block);  // another thread may have freed it meanwhile
+    }
     if (found.entry == nullptr) {
       lock.unlock();
       return State::misused(block, found);
@@ -127,11 +138,15 @@ Result<void> HostResource::deallocate(Block const& block) {
       state.pending_bytes += block.bytes;
     } else {
       state.pool.give(range);
+      // Memory that is the device's at once must be out of use: the host waits, as it does in cudaFree.
+      if (elsewhere) state.streams.advance_to(state.streams.busy_until(block.stream));
     }
+    used = State::used(block, *found.entry);
     state.blocks.erase(found.entry);
     state.live_bytes -= block.bytes;
     state.publish();
   }
+  if (state.uses.any()) state.uses.forget(used);
   if (!state.options.stream_ordered && block.returns_to != nullptr) block.returns_to->returned(block.bytes);
   // After the memory went back: another thread may get this address before this call returns, as with a real driver. Managers
   // that keep a map of addresses must live with that, so the stand-in makes it likely.

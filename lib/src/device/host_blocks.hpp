@@ -3,12 +3,14 @@
 // Open addressing with linear probing; an erased entry is closed by moving later ones back, so that no tombstones pile up under a
 // program that allocates and frees for days.
 //
-// Thread safety: none, the owner locks. Cost: one or two cache lines; 24 bytes an entry, at most three quarters full.
+// Thread safety: none, the owner locks. Cost: one or two cache lines; 32 bytes an entry, at most three quarters full.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include <headroom/device.hpp>
 
 namespace headroom {
 
@@ -18,6 +20,7 @@ public:
     std::uint64_t granule = kFree;
     std::uint64_t bytes = 0;
     std::uint64_t generation = 0;
+    StreamId stream{};  // of the allocation: the copy in a caller's block may have been changed, to free elsewhere
   };
 
   HostBlocks();

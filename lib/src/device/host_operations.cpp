@@ -76,6 +76,8 @@ Result<StreamId> HostResource::create_stream() {
 }
 
 Result<void> HostResource::destroy_stream(StreamId stream) {
+  // Blocks that were allocated on it may still be used and freed on others, which then come after its work.
+  if (auto noted = state_->uses.stream_ends(stream); !noted) return noted;
   std::unique_lock lock(state_->mutex);
   if (state_->streams.destroy(stream)) return success();
   lock.unlock();

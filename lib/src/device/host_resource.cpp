@@ -98,7 +98,8 @@ HostUsage HostResource::State::usage() const noexcept {
           .largest_hole = pool.holes().largest() << granule_shift,
           .holes = pool.holes().ranges(),
           .live_blocks = blocks.size(),
-          .pending_frees = streams.pending_frees()};
+          .pending_frees = streams.pending_frees(),
+          .tracked_blocks = uses.tracked_blocks()};
 }
 
 double HostUsage::fragmentation() const noexcept {

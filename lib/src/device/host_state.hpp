@@ -12,10 +12,11 @@
 #include "device/host_pool.hpp"
 #include "device/host_region.hpp"
 #include "device/host_streams.hpp"
+#include "device/use_tracker.hpp"
 
 namespace headroom {
 
-struct HostResource::State {
+struct HostResource::State final : device::UseEvents {
   State(HostOptions const& given, HostRegion reserved);
 
   HostOptions const options;
@@ -58,6 +59,24 @@ struct HostResource::State {
   /// May this part of the block be written now? Counts the operation for the fault plan.
   [[nodiscard]] Result<void> check_write(FaultOperation operation, Block const& block, std::uint64_t offset, std::uint64_t bytes,
                                          StreamId stream);
+
+  // Uses on other streams. Calls into the tracker are made without `mutex`: it comes back through the functions below, which take
+  // it. An event is the virtual time at which its stream's work ends.
+  device::UseTracker uses{*this};
+  [[nodiscard]] Result<std::optional<Event>> record(StreamId stream) override;
+  [[nodiscard]] Result<void> wait(StreamId stream, Event event) override;
+  [[nodiscard]] bool done(Event event) noexcept override;
+  void give_back(Event event) noexcept override;
+  [[nodiscard]] bool is_live(void const* pointer, std::uint64_t generation) noexcept override;
+  /// The block as the tracker knows it; nothing for one of zero bytes, which nobody has to wait for.
+  [[nodiscard]] Result<std::optional<device::UsedBlock>> check_use(Block const& block, StreamId stream);
+  /// Under mutex.
+  [[nodiscard]] bool has_uses_elsewhere(HostBlocks::Entry const& entry, StreamId freeing) const noexcept {
+    return entry.stream != freeing || uses.any();
+  }
+  [[nodiscard]] static device::UsedBlock used(Block const& block, HostBlocks::Entry const& entry) noexcept {
+    return {.pointer = block.pointer, .generation = entry.generation, .allocation_stream = entry.stream};
+  }
 
   // Errors, built after the mutex was given back.
   [[nodiscard]] static tl::unexpected<Error> unknown_stream(StreamId stream);

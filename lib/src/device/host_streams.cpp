@@ -60,6 +60,11 @@ std::chrono::nanoseconds HostStreams::enqueue(StreamId stream, std::chrono::nano
   return slot.busy_until;
 }
 
+void HostStreams::wait_until(StreamId stream, std::chrono::nanoseconds time) noexcept {
+  auto& slot = slots_[stream.value & kSlotMask];
+  slot.busy_until = std::max(slot.busy_until, time);
+}
+
 void HostStreams::advance_to(std::chrono::nanoseconds time) noexcept { now_ = std::max(now_, time); }
 
 void HostStreams::advance_by(std::chrono::nanoseconds duration) noexcept { now_ = saturating_add(now_, duration); }

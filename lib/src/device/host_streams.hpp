@@ -40,6 +40,9 @@ public:
   /// Adds work behind what the stream has; returns the time at which it ends.
   std::chrono::nanoseconds enqueue(StreamId stream, std::chrono::nanoseconds duration) noexcept;
 
+  /// Work that is enqueued later starts no sooner than `time`.
+  void wait_until(StreamId stream, std::chrono::nanoseconds time) noexcept;
+
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return now_; }
   void advance_to(std::chrono::nanoseconds time) noexcept;      ///< the clock never goes back
   void advance_by(std::chrono::nanoseconds duration) noexcept;  ///< negative = 0
