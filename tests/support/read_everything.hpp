@@ -119,7 +119,7 @@ private:
       expect(event.kind != EventKind::none, "an event of kind 0");
       expect(!event.uncommitted || dead, "an uncommitted event of a living file");
       expect((event.words[0] & kRecordNumberMask) == (event.number & kRecordNumberMask), "an event with another's number");
-      sum_ += event.bytes() + event.duration_ns() + event.tag() + event.ledger() + event.hook() + event.thread();
+      sum_ += event.bytes() + event.duration_ns() + event.tag() + event.ledger() + event.hook() + event.log() + event.thread();
       if (auto const kind = event.error_kind())
         expect(static_cast<std::size_t>(*kind) < kErrorKindCount, "an error kind that is none");
       if (auto const layer = event.error_layer()) expect(static_cast<std::size_t>(*layer) < kLayerCount, "a layer that is none");

@@ -12,6 +12,7 @@
 #include <headroom/device_account.hpp>
 #include <headroom/fault_resource.hpp>
 #include <headroom/host_resource.hpp>
+#include <headroom/logging_resource.hpp>
 #include <headroom/null_resource.hpp>
 
 namespace headroom::testing {
@@ -57,6 +58,15 @@ inline Result<MadeResource> make_budget(HostOptions const& options, MemoryBudget
   });
 }
 
+/// A LoggingResource over the host: streams come from the device below, through the log.
+inline Result<MadeResource> make_logged(HostOptions const& options) {
+  return HostResource::create(options).and_then([](std::shared_ptr<HostResource> host) {
+    return LoggingResource::create(std::move(host)).map([](std::shared_ptr<LoggingResource> log) {
+      return MadeResource{log, [raw = log.get()] { return raw->create_stream(); }};
+    });
+  });
+}
+
 inline std::vector<ResourceFactory> all_resources() {
   return {
       {"HostTouch", [] { return make_host({.total_bytes = kSuiteTotalBytes}); }, {}},
@@ -70,6 +80,9 @@ inline std::vector<ResourceFactory> all_resources() {
       {"HostCoarse",
        [] { return make_host({.total_bytes = kSuiteTotalBytes, .granularity_bytes = 65536, .touch_memory = false}); },
        {}},
+      {"LoggedHost",
+       [] { return make_logged({.total_bytes = kSuiteTotalBytes, .stream_ordered = true}); },
+       {.frees_are_pending = true}},
       {"Null",
        []() -> Result<MadeResource> { return MadeResource{std::make_shared<NullResource>(), {}}; },
        {.keeps_books = false, .detects_misuse = false, .owns_ranges = false, .knows_memory = false, .checks_streams = false}},

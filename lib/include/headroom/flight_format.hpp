@@ -65,8 +65,12 @@ enum class InFlight : std::uint8_t { none = 0, allocating = 1, freeing = 2, rese
 /// Kinds 1–15 live in the main ring, all others in the journal, so that a flood of allocations never washes away the reasons.
 enum class EventKind : std::uint8_t {
   none = 0,
-  allocate = 1,        ///< main. word 2 address, 3 bytes·alignment, 4 alloc word after, flag peak when it raised the peak
-  free = 2,            ///< main. as allocate
+  allocate = 1,  ///< main. word 2 address, 3 bytes·alignment, 4 alloc word after, flag peak when it raised the peak
+  free = 2,      ///< main. as allocate
+  // Lines of a LoggingResource: what passed through one layer of a resource stack. They are about no ledger and change no books; the
+  // same block may have a record of its ledger too. Words 5 and 6 are their own: see the drawing.
+  resource_allocate = 3,  ///< main. word 1 when it was delivered, 2 address, 3 bytes·alignment, 4 stream, 5 and 6 as drawn
+  resource_free = 4,   ///< main. as resource_allocate, but word 1 is when the free was asked for: nobody had the address before
   refusal = 16,        ///< journal, 2 records. word 5 result = kind and layer; second record: see RefusalTail
   free_failed = 17,    ///< journal. word 2 address, 3 bytes, 4 alloc word, 5 result; word 6 site
   peak = 18,           ///< journal. word 4 alloc word at the new peak; written when it moved by 1/256 of the budget or 1 MiB
@@ -83,6 +87,8 @@ enum class EventKind : std::uint8_t {
   mark = 29,           ///< journal. word 2 value, word 6 label (directory id)
   write_off = 30,      ///< journal. as free_failed; the bytes went back to the budget without the driver
   observed = 31,       ///< journal, 2 records. as refusal, but an observing budget let the request pass
+  resource_refusal = 32,      ///< journal. as resource_allocate, but word 2 is the bytes requested, whole; word 5 has the result
+  resource_free_failed = 33,  ///< journal. as resource_free; word 5 has the result, and the block is still its owner's
 };
 
 //   word 0   63 … 56  55 … 48  47                               0
@@ -93,6 +99,15 @@ enum class EventKind : std::uint8_t {
 //            │ spare  │ press. │ result │ hook   │ ledger │ tag │   result: 0 = good, else (kind + 1) · 64 + layer
 //   word 7   63               32 31                             0
 //            │ duration in ns   │ thread id                      │   saturating, flag `duration_saturated`
+//
+// Of a LoggingResource's lines (kinds resource_…; their duration is 0):
+//   word 5   63 … 52  51 … 40  39                 16 15         0
+//            │ spare  │ result │ log                │ tag        │   log: number of the LoggingResource in its process, from 1; the
+//                                                                    directory entry of kind `log` with that number has its name
+//                                                                    tag: the number of an AllocTag in its process, no directory id
+//   word 6   63               32 31                             0
+//            │ of its log       │ of all logs                    │   how many lines this ring got before it, modulo 2^32: a gap in
+//                                                                    the numbers is the exact number of lines that a reader lost
 
 inline constexpr std::uint64_t kFlagPeak = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t kFlagContinues = std::uint64_t{1} << 49;  ///< second half of the record before it
@@ -101,6 +116,9 @@ inline constexpr std::uint64_t kFlagDurationSaturated = std::uint64_t{1} << 51;
 inline constexpr std::uint64_t kFlagUntracked = std::uint64_t{1} << 52;  ///< the live table was full
 inline constexpr std::uint64_t kRecordNumberMask = (std::uint64_t{1} << 48) - 1;
 inline constexpr std::uint64_t kRequestedMask = (std::uint64_t{1} << 48) - 1;
+
+inline constexpr unsigned kLogShift = 16;
+inline constexpr std::uint64_t kLogMask = 0xFF'FFFF;  ///< after the shift
 
 inline constexpr std::size_t kRecordWords = 8;
 /// One event: one cache line. Written by the lane's owner, words 1…7 and then 0, each release; read with acquire.
@@ -226,7 +244,7 @@ static_assert(sizeof(ClockSync) == 32);
 
 // Directory ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-enum class EntryKind : std::uint8_t { none = 0, device = 1, ledger = 2, tag = 3, hook = 4, site = 5, mark = 6 };
+enum class EntryKind : std::uint8_t { none = 0, device = 1, ledger = 2, tag = 3, hook = 4, site = 5, mark = 6, log = 7 };
 enum class EntryState : std::uint8_t { free = 0, writing = 1, open = 2, closed = 3 };
 
 inline constexpr std::size_t kLabelBytes = 96;
@@ -238,6 +256,7 @@ inline constexpr std::size_t kLabelBytes = 96;
 ///   tag     its tag cell (0…255)        hash of the label
 ///   site    line                        hash of file and function
 ///   hook    its hook cell               priority as signed 64 bit
+///   log     as in word 5 of its lines   0                            label: name of a LoggingResource
 struct alignas(64) DirectoryEntry {
   Word state;   // generation (32) · kind (8, bits 8–15) · EntryState (8, bits 0–7); release; re-checked by readers
   Word parent;  // directory id: a tag's and hook's ledger, a ledger's device
@@ -427,7 +446,10 @@ static_assert(sizeof(LiveShare) == 192);
 struct alignas(64) RingWords {
   Word head;     // number of records written; owner, release
   Word reserve;  // end of the block being written; owner, relaxed
-  Word spare[6];
+  /// Lines of LoggingResources that this ring was given, counted even while events are off. Owner, release, after `head`: whoever
+  /// reads n here (acquire) finds all n at or below the head that it reads then.
+  Word log_lines;
+  Word spare[5];
 };
 
 struct alignas(64) LaneHeader {

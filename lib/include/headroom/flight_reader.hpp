@@ -226,6 +226,13 @@ struct Event {
   [[nodiscard]] std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(words[5] & 0xFFFFU); }
   [[nodiscard]] std::uint32_t ledger() const noexcept { return static_cast<std::uint32_t>((words[5] >> 16) & 0xFFFU); }
   [[nodiscard]] std::uint32_t hook() const noexcept { return static_cast<std::uint32_t>((words[5] >> 28) & 0xFFFU); }
+  /// A line of a LoggingResource: about no ledger, whatever ledger() says of its words.
+  [[nodiscard]] bool is_log_line() const noexcept {
+    return kind == EventKind::resource_allocate || kind == EventKind::resource_free || kind == EventKind::resource_refusal ||
+           kind == EventKind::resource_free_failed;
+  }
+  /// Of a log line: the number of its LoggingResource.
+  [[nodiscard]] std::uint32_t log() const noexcept { return static_cast<std::uint32_t>((words[5] >> kLogShift) & kLogMask); }
   [[nodiscard]] std::uint32_t result() const noexcept { return static_cast<std::uint32_t>((words[5] >> 40) & 0xFFFU); }
   [[nodiscard]] std::optional<ErrorKind> error_kind() const noexcept;  ///< from the result field; nothing when it was good
   [[nodiscard]] std::optional<Layer> error_layer() const noexcept;

@@ -10,8 +10,12 @@
 #include <headroom/fault_resource.hpp>
 #include <headroom/flight_publish.hpp>
 #include <headroom/host_resource.hpp>
+#include <headroom/log_follower.hpp>
+#include <headroom/log_sink.hpp>
+#include <headroom/logging_resource.hpp>
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
 #include <headroom/pressure.hpp>
 #include <headroom/resource_decorator.hpp>
+#include <headroom/runtime.hpp>
 #include <headroom/tag.hpp>

@@ -65,6 +65,18 @@ inline constinit std::atomic<std::uint8_t> clock_kind_word{0};
 /// Now, in ticks of clock_kind().
 [[nodiscard]] inline std::uint64_t ticks_now() noexcept { return detail::read_ticks(clock_kind()); }
 
+/// Now, and not before anything that this thread has read so far: whoever saw what another thread wrote after its own reading reads
+/// a later time. ticks_now() may be early by as long as a cache miss takes, since the processor does not wait for loads before it.
+[[nodiscard]] inline std::uint64_t ticks_now_ordered() noexcept {
+  auto const kind = clock_kind();
+#if defined(__x86_64__)
+  if (kind == ClockKind::tsc) _mm_lfence();
+#elif defined(__aarch64__)
+  if (kind == ClockKind::cntvct) asm volatile("isb" ::: "memory");
+#endif
+  return detail::read_ticks(kind);
+}
+
 /// Ticks in one second, never 0: exact for monotonic and cntvct, measured once (to about 100 ppm) for tsc.
 [[nodiscard]] std::uint64_t ticks_per_second() noexcept;
 

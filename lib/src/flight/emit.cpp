@@ -29,30 +29,43 @@ void write_clock_sync_if_due(std::uint64_t ticks) noexcept {
   sync.number.store(number + 1, std::memory_order_release);
 }
 
+std::uint32_t enter_shared_lane() noexcept {
+  constexpr std::uint32_t kShared = kLaneCount - kOwnedLanes;
+  const std::uint32_t first = thread_state.thread_id;
+  for (std::uint32_t i = 0; i < kShared; ++i) {
+    const std::uint32_t index = kOwnedLanes + (first + i) % kShared;
+    if (LaneOwner<StdAtomics>::try_enter(recorder.lane(index).header.owner)) return index;
+  }
+  return kLaneCount;
+}
+
+void leave_shared_lane(std::uint32_t index) noexcept { LaneOwner<StdAtomics>::leave(recorder.lane(index).header.owner); }
+
+void write_entered(LaneBooks& lane, EventKind kind, Draft const* drafts, std::size_t count) noexcept {
+  const bool main = is_main(kind);
+  auto const& sizes = recorder.geometry.sizes;
+  RingWords& ring = main ? lane.header.main : lane.header.journal;
+  Word* slots = main ? recorder.main_ring(lane) : recorder.journal_ring(lane);
+  for (std::size_t k = 0; k < count; ++k) {
+    RingWriter<StdAtomics>::write(ring.head, ring.reserve, slots, main ? sizes.main_records : sizes.journal_records,
+                                  main ? sizes.main_block : sizes.journal_block, drafts[k].words);
+  }
+}
+
 void write_shared(EventKind kind, Draft const* drafts, std::size_t count, bool reentrant) noexcept {
   FileHeader& header = *recorder.header;
   if (reentrant) {
     header.refused_reentrant.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  constexpr std::uint32_t kShared = kLaneCount - kOwnedLanes;
-  const bool main = is_main(kind);
-  auto const& sizes = recorder.geometry.sizes;
-  const std::uint32_t first = thread_state.thread_id;
-  for (std::uint32_t i = 0; i < kShared; ++i) {
-    LaneBooks& lane = recorder.lane(kOwnedLanes + (first + i) % kShared);
-    if (!LaneOwner<StdAtomics>::try_enter(lane.header.owner)) continue;
-    RingWords& ring = main ? lane.header.main : lane.header.journal;
-    Word* slots = main ? recorder.main_ring(lane) : recorder.journal_ring(lane);
-    for (std::size_t k = 0; k < count; ++k) {
-      RingWriter<StdAtomics>::write(ring.head, ring.reserve, slots, main ? sizes.main_records : sizes.journal_records,
-                                    main ? sizes.main_block : sizes.journal_block, drafts[k].words);
-    }
-    LaneOwner<StdAtomics>::leave(lane.header.owner);
-    write_clock_sync_if_due(drafts[0].words[1]);
+  const std::uint32_t index = enter_shared_lane();
+  if (index == kLaneCount) {
+    header.refused_no_lane.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  header.refused_no_lane.fetch_add(1, std::memory_order_relaxed);
+  write_entered(recorder.lane(index), kind, drafts, count);
+  leave_shared_lane(index);
+  write_clock_sync_if_due(drafts[0].words[1]);
 }
 
 void emit_thread(EventKind kind, ThreadState& state) noexcept {

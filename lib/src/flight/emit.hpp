@@ -56,6 +56,12 @@ struct Subject {
 void write_clock_sync_if_due(std::uint64_t ticks) noexcept;
 void write_shared(EventKind kind, Draft const* drafts, std::size_t count, bool reentrant) noexcept;
 
+/// A shared lane for this thread alone until leave_shared_lane; kLaneCount when all are busy.
+[[nodiscard]] std::uint32_t enter_shared_lane() noexcept;
+void leave_shared_lane(std::uint32_t index) noexcept;
+/// Writes into a shared lane that this thread is in.
+void write_entered(LaneBooks& lane, EventKind kind, Draft const* drafts, std::size_t count) noexcept;
+
 /// Writes one record, or two that belong together, in this thread's own lane when `section` holds it, else in a shared one.
 inline void emit(LaneSection const& section, EventKind kind, Draft const* drafts, std::size_t count) noexcept {
   if (!recorder.events) {

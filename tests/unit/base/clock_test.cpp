@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -32,6 +34,24 @@ TEST(Clock, ticks_do_not_go_back_in_one_thread) {
     ASSERT_GE(now, last);
     last = now;
   }
+}
+
+TEST(Clock, an_ordered_reading_is_later_than_what_another_thread_told_of) {
+  constexpr std::uint64_t kTurns = 4'000;
+  std::vector<std::uint64_t> ticks(kTurns);
+  std::atomic<std::uint64_t> turn{0};
+  auto const player = [&](std::uint64_t parity) {
+    for (auto mine = parity; mine < kTurns; mine += 2) {
+      while (turn.load(std::memory_order_acquire) != mine) std::this_thread::yield();
+      ticks[mine] = ticks_now_ordered();
+      turn.store(mine + 1, std::memory_order_release);
+    }
+  };
+  std::thread even{player, 0};
+  std::thread odd{player, 1};
+  even.join();
+  odd.join();
+  EXPECT_TRUE(std::ranges::is_sorted(ticks));
 }
 
 TEST(Clock, all_threads_are_told_the_same_rate) {

@@ -8,6 +8,7 @@
 #include <headroom/device_account.hpp>
 #include <headroom/fault_resource.hpp>
 #include <headroom/host_resource.hpp>
+#include <headroom/logging_resource.hpp>
 #include <headroom/null_resource.hpp>
 
 #include "device/returned_bytes.hpp"
@@ -139,6 +140,7 @@ TEST_P(EveryDecorator, passes_budgets_sinks_and_the_reserved_flag_on_unless_it_i
 INSTANTIATE_TEST_SUITE_P(stacks, EveryDecorator,
                          ::testing::Values(Stack{"Plain", [](auto below) { return decorate<PlainDecorator>(below).value(); }},
                                            Stack{"Fault", [](auto below) { return FaultResource::create(below).value(); }},
+                                           Stack{"Logging", [](auto below) { return LoggingResource::create(below).value(); }},
                                            Stack{"Budget",
                                                  [](auto below) {
                                                    const auto device = Device::custom("recording", below).value();
@@ -151,6 +153,7 @@ INSTANTIATE_TEST_SUITE_P(stacks, EveryDecorator,
 
 TEST(Composition, refuses_no_inner_resource) {
   for (auto const& error : {decorate<PlainDecorator>(nullptr).error(), FaultResource::create(nullptr).error(),
+                            LoggingResource::create(nullptr).error(),
                             GlobalDeviceBudget::create(null_device().value(), MemoryBudget::unlimited(), nullptr).error()}) {
     EXPECT_EQ(error.kind, ErrorKind::invalid_argument);
     EXPECT_THAT(error.message, HasSubstr("found no inner resource, expected one to stand on"));
