@@ -27,6 +27,24 @@ void pair(benchmark::State& state) {
 }
 BENCHMARK(pair)->Apply(all_thread_counts);
 
+// The same out of a reservation; the freed bytes go to the common budget.
+void pair_from_reservation(benchmark::State& state) {
+  GpuMemoryManager& manager = shared_manager();
+  auto reservation = manager.reserve_bytes(std::uint64_t{1} << 38).value();  // 2^28 pairs
+  Sampler sampler;
+  for (auto _ : state) {
+    sampler.run([&] { benchmark::DoNotOptimize(reservation.alloc<std::byte>(1024, kTag)); });
+  }
+  sampler.report(state);
+}
+BENCHMARK(pair_from_reservation)->UseRealTime();
+
+void reserve_and_drop(benchmark::State& state) {
+  GpuMemoryManager& manager = shared_manager();
+  for (auto _ : state) benchmark::DoNotOptimize(manager.reserve_bytes(1024));
+}
+BENCHMARK(reserve_and_drop)->UseRealTime();
+
 // Frees a random one of `live` blocks and allocates it anew.
 void pair_with_live_blocks(benchmark::State& state) {
   GpuMemoryManager& manager = shared_manager();

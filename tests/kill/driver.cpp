@@ -2,15 +2,17 @@
 // Every file must open, every record and slot be whole, and the books obey invariant 6. Every step must have been hit: when the
 // library has test points, three of four victims like to stay at one of them, each at another; the fourth never stays.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -24,17 +26,38 @@
 namespace headroom::kill {
 namespace {
 
-// The points that an allocation or a free of a victim passes. The others belong to budget changes and waiting.
-constexpr TestPoint kAllocating[] = {
-    TestPoint::allocate_before_claim, TestPoint::allocate_after_claim, TestPoint::allocate_after_driver,
-    TestPoint::allocate_after_slot,   TestPoint::allocate_after_admit, TestPoint::book_before_peak,
-    TestPoint::book_before_publish,   TestPoint::book_before_record,   TestPoint::operation_before_end,
-    TestPoint::claim_before_retry,    TestPoint::refusal_before_book,  TestPoint::refusal_before_record};
-constexpr TestPoint kFreeing[] = {TestPoint::free_before_driver,        TestPoint::free_after_driver,
-                                  TestPoint::free_after_slot,           TestPoint::free_after_retire,
-                                  TestPoint::unclaim_before_wake,       TestPoint::unclaim_before_judge,
-                                  TestPoint::free_after_unclaim,        TestPoint::free_failed_before_move,
-                                  TestPoint::free_failed_before_record, TestPoint::operation_before_end};
+using flight::InFlight;
+
+// Where a thread may stand: after a point, within an operation.
+struct Class {
+  InFlight operation;
+  TestPoint point;
+};
+
+// The points that the operations of a victim pass. The others belong to budget changes and waiting.
+std::vector<Class> all_classes() {
+  using enum TestPoint;
+  std::vector<Class> classes;
+  const auto add = [&](InFlight operation, std::initializer_list<TestPoint> points) {
+    for (const TestPoint point : points) classes.push_back({operation, point});
+  };
+  add(InFlight::allocating, {allocate_before_claim, allocate_after_claim, allocate_after_driver, allocate_after_slot,
+                             allocate_after_admit, book_before_peak, book_before_publish, book_before_record,
+                             operation_before_end, claim_before_retry, refusal_before_book, refusal_before_record});
+  add(InFlight::freeing,
+      {free_before_driver, free_after_driver, free_after_slot, free_after_retire, unclaim_before_wake, unclaim_before_judge,
+       free_after_unclaim, free_failed_before_move, free_failed_before_record, operation_before_end});
+  add(InFlight::reserving, {reserve_before_claim, reserve_after_claim, reserve_after_unspent, refusal_before_book,
+                            refusal_before_record, operation_before_end});
+  add(InFlight::spending, {spend_before_unspent, spend_after_unspent, allocate_after_driver, allocate_after_slot,
+                           allocate_after_admit, book_before_peak, book_before_publish, book_before_record, operation_before_end,
+                           refusal_before_book, refusal_before_record});
+  add(InFlight::dropping, {drop_before_unspent, drop_after_unspent, unclaim_before_wake, unclaim_before_judge, drop_after_unclaim,
+                           operation_before_end});
+  return classes;
+}
+
+constexpr std::array kOperationNames{"none", "allocating", "freeing", "reserving", "spending", "dropping"};
 
 constexpr std::uint64_t kMostExtraKills = 50;
 
@@ -49,7 +72,8 @@ public:
   }
   void clear() {
     for (auto& truth : truths_->threads) {
-      for (auto* word : {&truth.thread_id, &truth.allocations, &truth.frees, &truth.refusals, &truth.failed_frees})
+      for (auto* word : {&truth.thread_id, &truth.allocations, &truth.frees, &truth.refusals, &truth.failed_frees,
+                         &truth.reservations, &truth.drops})
         word->store(0);
     }
   }
@@ -62,16 +86,18 @@ private:
 };
 
 // Starts a victim, waits until it tells where its flight file is, and kills it a moment later. The file's path; empty: it never came up.
-std::string start_and_kill(const char* victim, TruthFile const& truth, int threads, int stay_at,
+std::string start_and_kill(const char* victim, TruthFile const& truth, int threads, std::optional<Class> stay_at,
                            std::chrono::microseconds moment) {
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) return {};
   const std::string thread_text = std::to_string(threads);
-  const std::string point_text = std::to_string(stay_at);
+  const std::string point_text = std::to_string(stay_at ? static_cast<int>(stay_at->point) : -1);
+  const std::string operation_text = std::to_string(stay_at ? static_cast<int>(stay_at->operation) : 0);
   const pid_t child = fork();
   if (child == 0) {
     dup2(output[1], 1);
-    execl(victim, victim, truth.path().c_str(), thread_text.c_str(), point_text.c_str(), static_cast<char*>(nullptr));
+    execl(victim, victim, truth.path().c_str(), thread_text.c_str(), point_text.c_str(), operation_text.c_str(),
+          static_cast<char*>(nullptr));
     _exit(72);
   }
   close(output[1]);
@@ -96,8 +122,8 @@ struct Totals {
     ++kills;
     standing.idle += one.standing.idle;
     for (std::size_t i = 0; i < Standing::kSteps; ++i) {
-      standing.allocating[i] += one.standing.allocating[i];
-      standing.freeing[i] += one.standing.freeing[i];
+      for (std::size_t operation = 0; operation < Standing::kOperations; ++operation)
+        standing.within[operation][i] += one.standing.within[operation][i];
     }
     records += one.records;
     uncommitted += one.uncommitted;
@@ -109,27 +135,28 @@ struct Totals {
   }
 };
 
-std::optional<TestPoint> class_without_kill(Standing const& standing) {
+std::optional<Class> class_without_kill(std::vector<Class> const& classes, Standing const& standing) {
   if (!kTestPoints) return std::nullopt;
-  for (const TestPoint point : kAllocating) {
-    if (standing.allocating[static_cast<std::size_t>(point) + 1] == 0) return point;
-  }
-  for (const TestPoint point : kFreeing) {
-    if (standing.freeing[static_cast<std::size_t>(point) + 1] == 0) return point;
+  for (auto const& one : classes) {
+    if (standing.at(one.operation, one.point) == 0) return one;
   }
   return std::nullopt;
 }
 
-template <std::size_t N>
-int print_classes(const char* operation, std::array<std::uint64_t, Standing::kSteps> const& counts,
-                  TestPoint const (&expected)[N]) {
+// Each class that must occur, and each that did; how many never did.
+int print_classes(std::vector<Class> const& classes, Standing const& standing) {
   int never = 0;
-  for (std::size_t step = 0; step < counts.size(); ++step) {
-    const bool must = std::ranges::any_of(expected, [&](TestPoint point) { return static_cast<std::size_t>(point) + 1 == step; });
-    if (!must && counts[step] == 0) continue;
-    std::printf("  %-10s %-22s %6llu%s\n", operation, step_name(step), static_cast<unsigned long long>(counts[step]),
-                must && counts[step] == 0 ? "   NEVER" : "");
-    if (must && counts[step] == 0) ++never;
+  for (std::size_t operation = 1; operation < Standing::kOperations; ++operation) {
+    for (std::size_t step = 0; step < Standing::kSteps; ++step) {
+      const bool must = std::ranges::any_of(classes, [&](Class const& one) {
+        return static_cast<std::size_t>(one.operation) == operation && static_cast<std::size_t>(one.point) + 1 == step;
+      });
+      const std::uint64_t count = standing.within[operation][step];
+      if (!must && count == 0) continue;
+      std::printf("  %-10s %-22s %6llu%s\n", kOperationNames[operation], step_name(step), static_cast<unsigned long long>(count),
+                  must && count == 0 ? "   NEVER" : "");
+      if (must && count == 0) ++never;
+    }
   }
   return never;
 }
@@ -142,23 +169,21 @@ int run(const char* victim) {
   setenv("HEADROOM_DIR", folder.c_str(), 1);
   TruthFile truth{folder + "/truth"};
 
-  std::set<TestPoint> points;
-  points.insert(std::begin(kAllocating), std::end(kAllocating));
-  points.insert(std::begin(kFreeing), std::end(kFreeing));
+  const std::vector<Class> classes = all_classes();
   // Never fewer kills than classes.
-  const std::uint64_t kills = std::max<std::uint64_t>(test::scaled(100), points.size() * 4 / 3 + 2);
+  const std::uint64_t kills = std::max<std::uint64_t>(test::scaled(100), classes.size() * 4 / 3 + 2);
   const auto seed = std::random_device{}();
   std::mt19937 random{seed};
   Totals totals;
-  auto favourite = points.begin();
+  auto favourite = classes.begin();
   // A few kills more, if need be, for classes that none fell into so far.
-  for (std::uint64_t i = 0; i < kills || (i < kills + kMostExtraKills && class_without_kill(totals.standing)); ++i) {
-    int stay_at = -1;
+  for (std::uint64_t i = 0; i < kills || (i < kills + kMostExtraKills && class_without_kill(classes, totals.standing)); ++i) {
+    std::optional<Class> stay_at;
     if (i >= kills) {
-      stay_at = static_cast<int>(*class_without_kill(totals.standing));
+      stay_at = class_without_kill(classes, totals.standing);
     } else if (i % 4 != 3) {
-      stay_at = static_cast<int>(*favourite);
-      if (++favourite == points.end()) favourite = points.begin();
+      stay_at = *favourite;
+      if (++favourite == classes.end()) favourite = classes.begin();
     }
     const int threads = i % 10 == 9 ? 60 : 4;  // 60: more than there are lanes of their own
     truth.clear();
@@ -171,7 +196,8 @@ int run(const char* victim) {
       found = examine(path, *truth);
     }
     for (std::size_t p = 0; p < std::min<std::size_t>(found.problems.size(), 5); ++p) {
-      std::printf("kill %llu, staying at %d, %d threads: %s\n", static_cast<unsigned long long>(i), stay_at, threads,
+      std::printf("kill %llu, staying at %d within %d, %d threads: %s\n", static_cast<unsigned long long>(i),
+                  stay_at ? static_cast<int>(stay_at->point) : -1, stay_at ? static_cast<int>(stay_at->operation) : 0, threads,
                   found.problems[p].c_str());
     }
     totals.add(found);
@@ -188,8 +214,7 @@ int run(const char* victim) {
       number(totals.skipped_slots), number(totals.in_flight), number(totals.missing), number(totals.problems));
   std::printf("lanes by the last step that their thread passed:\n  %-10s %-22s %6llu\n", "idle", "",
               number(totals.standing.idle));
-  int never = print_classes("allocating", totals.standing.allocating, kAllocating);
-  never += print_classes("freeing", totals.standing.freeing, kFreeing);
+  const int never = print_classes(classes, totals.standing);
   if (kTestPoints && never != 0) std::printf("%d classes never occurred\n", never);
   return totals.problems == 0 && (never == 0 || !kTestPoints) ? 0 : 1;
 }

@@ -16,6 +16,7 @@ inline constexpr std::uint64_t kTags = 7;
 inline constexpr std::uint64_t kStreams = 5;
 inline constexpr std::uint64_t kLimit = 64 * 1024;
 inline constexpr std::uint64_t kLargest = 16 * 1024;
+inline constexpr std::uint64_t kLargestReservation = 2 * kLargest;
 
 inline std::string tag_name(std::uint64_t bytes) { return "tag-" + std::to_string(bytes % kTags); }
 inline std::uint64_t alignment_of(std::uint64_t bytes) { return std::uint64_t{256} << (bytes % 4); }
@@ -46,6 +47,8 @@ struct alignas(64) Truth {
   std::atomic<std::uint64_t> frees{0};        ///< accepted
   std::atomic<std::uint64_t> refusals{0};
   std::atomic<std::uint64_t> failed_frees{0};
+  std::atomic<std::uint64_t> reservations{0};  ///< granted, returned to the program
+  std::atomic<std::uint64_t> drops{0};         ///< reservations that are over
 };
 
 struct Truths {

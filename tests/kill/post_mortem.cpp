@@ -45,10 +45,8 @@ private:
       if (step >= Standing::kSteps) return problem("lane " + std::to_string(i) + " says step " + std::to_string(step));
       if (operation == flight::InFlight::none) {
         ++found_.standing.idle;
-      } else if (operation == flight::InFlight::allocating) {
-        ++found_.standing.allocating[step];
-      } else if (operation == flight::InFlight::freeing) {
-        ++found_.standing.freeing[step];
+      } else if (static_cast<std::size_t>(operation) < Standing::kOperations) {
+        ++found_.standing.within[static_cast<std::size_t>(operation)][step];
       } else {
         problem("lane " + std::to_string(i) + " does something that victims never do");
       }
@@ -148,6 +146,12 @@ private:
           if (previous->ticks != event.ticks) bad("the halves of a refusal disagree");
         }
         break;
+      case EventKind::reserve:
+        if (event.bytes() == 0) bad("a reservation of nothing");
+        [[fallthrough]];
+      case EventKind::reserve_drop:
+        if (event.bytes() > kLargestReservation || event.ledger() > 1 || !is_victim(event.thread())) bad("a reservation");
+        break;
       case EventKind::pressure:
       case EventKind::budget:
       case EventKind::thread_attach:
@@ -176,10 +180,10 @@ private:
     const std::string where = "lane " + std::to_string(index) + ": " + std::to_string(main) + " records, " +
                               std::to_string(finished) + " operations returned, " + std::to_string(counted) + " in the books: ";
     if (main < finished || main > counted) problem(where + "a finished operation has no record");
-    const std::uint64_t failures = 2 * load(truth.refusals) + load(truth.failed_frees);
+    const std::uint64_t told = 2 * load(truth.refusals) + load(truth.failed_frees) + load(truth.reservations) + load(truth.drops);
     // The thread's own arrival is in the journal too; the process may have died before that.
-    const bool arrived = finished + failures != 0;
-    if (journal < failures + (arrived ? 1 : 0)) problem(where + "a failure that was returned has no record");
+    const bool arrived = finished + told != 0;
+    if (journal < told + (arrived ? 1 : 0)) problem(where + "a failure or reservation that was returned has no record");
     // Written-off blocks count as freed and are recorded in the journal: only the other ledger's threads do that.
     if (!tight || counted <= main) return;
     found_.missing_records += counted - main;
@@ -221,11 +225,12 @@ PostMortem examine(std::string const& path, Truths const& truths) {
 
 const char* step_name(std::size_t step) {
   static constexpr std::array<const char*, Standing::kSteps> kNames{
-      "begun",          "before claim",       "claimed",       "driver delivered", "slot taken",   "admitted",
-      "before publish", "before record",      "before driver", "driver accepted",  "slot cleared", "retired",
-      "unclaimed",      "refused, try again", "refused",       "refusal: record",  "free failed",  "free failed: record",
-      "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",    "pressure moved",
-      "before sleep",   "thread ends"};
+      "begun",          "before claim",       "claimed",       "driver delivered", "slot taken",    "admitted",
+      "before publish", "before record",      "before driver", "driver accepted",  "slot cleared",  "retired",
+      "unclaimed",      "refused, try again", "refused",       "refusal: record",  "free failed",   "free failed: record",
+      "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",     "pressure moved",
+      "before sleep",   "thread ends",        "before claim",  "claimed",          "named unspent", "taken of the rest",
+      "spent",          "before drop",        "unspent less",  "drop: bytes back"};
   return step < kNames.size() ? kNames[step] : "?";
 }
 

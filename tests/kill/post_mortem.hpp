@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <headroom/flight_format.hpp>
+
 #include "base/test_point.hpp"
 #include "flight/mapping.hpp"
 #include "pattern.hpp"
@@ -16,9 +18,12 @@ namespace headroom::kill {
 /// Where a lane's thread was: between operations, or after the last named point that it passed within one.
 struct Standing {
   static constexpr std::size_t kSteps = kTestPointCount + 1;  // 0: no point passed yet in this operation
+  static constexpr std::size_t kOperations = 6;               // by flight::InFlight; 0, none, stays empty
   std::uint64_t idle = 0;
-  std::array<std::uint64_t, kSteps> allocating{};
-  std::array<std::uint64_t, kSteps> freeing{};
+  std::array<std::array<std::uint64_t, kSteps>, kOperations> within{};
+  [[nodiscard]] std::uint64_t at(flight::InFlight operation, TestPoint point) const {
+    return within[static_cast<std::size_t>(operation)][static_cast<std::size_t>(point) + 1];
+  }
 };
 
 struct PostMortem {

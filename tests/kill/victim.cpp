@@ -1,5 +1,6 @@
-// A busy program that waits to be killed: kill_victim TRUTH-FILE THREADS POINT
-// POINT: the test point at which the first thread likes to stay, −1: nobody ever stays anywhere.
+// A busy program that waits to be killed: kill_victim TRUTH-FILE THREADS POINT OPERATION
+// POINT: the test point at which the first thread likes to stay, −1: nobody ever stays anywhere. OPERATION: only within that one
+// (flight::InFlight), 0: within any.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -56,6 +57,7 @@ private:
 thread_local bool favourite = false;
 thread_local std::uint32_t noise = 1;
 int stay_at = -1;
+int stay_within = 0;
 
 void stay(long ns) noexcept {
   const timespec time{0, ns};
@@ -69,49 +71,103 @@ void at_point(TestPoint point) noexcept {
     lane->header.in_flight_step.store(static_cast<std::uint64_t>(point) + 1, std::memory_order_release);
   }
   if (stay_at < 0) return;
-  if (favourite && static_cast<int>(point) == stay_at) return stay(4'000'000);
+  if (favourite && static_cast<int>(point) == stay_at &&
+      (stay_within == 0 ||
+       (lane != nullptr && lane->header.in_flight.load(std::memory_order_relaxed) >> 60 == static_cast<unsigned>(stay_within)))) {
+    return stay(4'000'000);
+  }
   noise = noise * 1664525U + 1013904223U;
   if (noise >> 24 == 0) stay(noise >> 12 & 0xFFFF);
 }
 
-void work(GpuMemoryManager manager, Truth& truth, unsigned seed, bool tight) {
-  std::vector<AllocTag> tags;
-  for (std::uint64_t i = 0; i < kTags; ++i) tags.emplace_back(tag_name(i));
-  std::minstd_rand random{seed};
-  noise = seed;
-  truth.thread_id.store(static_cast<std::uint64_t>(syscall(SYS_gettid)), std::memory_order_release);
-  const auto count = [](std::atomic<std::uint64_t>& what) {
-    what.store(what.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  };
-  std::vector<TrackedBuffer<std::byte>> held(12);
-  for (;;) {
-    auto& place = held[random() % held.size()];
-    if (place.size() != 0) {
-      count(place.release() ? truth.frees : truth.failed_frees);
-      continue;
-    }
-    const std::uint64_t bytes = random() % 50 == 0 ? 0 : 1 + random() % kLargest;
-    auto buffer = manager.alloc<std::byte>(
-        bytes, AllocOptions{.tag = tags[bytes % kTags], .stream = {stream_of(bytes)}, .alignment = alignment_of(bytes)});
-    if (bytes == 0) continue;
-    count(buffer ? truth.allocations : truth.refusals);
-    if (buffer) place = std::move(*buffer);
-    if (random() % 16 == 0) {
-      PatternResource::retrying = true;
-      if (tight) {
-        for (std::size_t freed = manager.retry_failed_deallocations(); freed != 0; --freed) count(truth.frees);
-      } else {
-        static_cast<void>(manager.write_off_failed_deallocations());
+using Buffer = TrackedBuffer<std::byte>;
+
+class Worker {
+public:
+  Worker(GpuMemoryManager manager, Truth& truth, unsigned seed, bool tight)
+      : manager_{std::move(manager)}, truth_{truth}, random_{seed}, tight_{tight} {
+    for (std::uint64_t i = 0; i < kTags; ++i) tags_.emplace_back(tag_name(i));
+  }
+
+  [[noreturn]] void run() {
+    for (;;) {
+      auto& place = held_[random_() % held_.size()];
+      if (place.size() != 0) {
+        count(place.release() ? truth_.frees : truth_.failed_frees);
+        continue;
       }
-      PatternResource::retrying = false;
+      if (random_() % 4 == 0) use_reservations(place);
+      if (place.size() == 0) allocate(place);
+      if (random_() % 16 == 0) settle_failed_frees();
     }
   }
+
+private:
+  static void count(std::atomic<std::uint64_t>& what) {
+    what.store(what.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  [[nodiscard]] AllocOptions options(std::uint64_t bytes) const {
+    return {.tag = tags_[bytes % kTags], .stream = {stream_of(bytes)}, .alignment = alignment_of(bytes)};
+  }
+  void take(Result<Buffer> buffer, Buffer& place) {
+    count(buffer ? truth_.allocations : truth_.refusals);
+    if (buffer) place = std::move(*buffer);
+  }
+
+  void allocate(Buffer& place) {
+    const std::uint64_t bytes = random_() % 50 == 0 ? 0 : 1 + random_() % kLargest;
+    auto buffer = manager_.alloc<std::byte>(bytes, options(bytes));
+    if (bytes != 0) take(std::move(buffer), place);
+  }
+
+  // One reservation is held over many rounds: made when there is none, spent of when there is one, dropped now and then.
+  void use_reservations(Buffer& place) {
+    if (reservation_.total_bytes() == 0) {
+      const std::uint64_t bytes = 1 + random_() % kLargestReservation;
+      const TagScope scope{tags_[bytes % kTags]};
+      auto made = manager_.reserve_bytes(bytes);
+      count(made ? truth_.reservations : truth_.refusals);
+      if (made) reservation_ = std::move(*made);
+    } else if (random_() % 4 == 0) {
+      reservation_ = {};
+      count(truth_.drops);
+    } else {
+      const std::uint64_t rest = reservation_.remaining_bytes();
+      // Sometimes more than there is.
+      const std::uint64_t bytes = random_() % 8 == 0 ? rest + 1 : 1 + random_() % (rest / 2 + 1);
+      take(reservation_.alloc<std::byte>(bytes, options(bytes)), place);
+    }
+  }
+
+  void settle_failed_frees() {
+    PatternResource::retrying = true;
+    if (tight_) {
+      for (std::size_t freed = manager_.retry_failed_deallocations(); freed != 0; --freed) count(truth_.frees);
+    } else {
+      static_cast<void>(manager_.write_off_failed_deallocations());
+    }
+    PatternResource::retrying = false;
+  }
+
+  GpuMemoryManager manager_;
+  Truth& truth_;
+  std::minstd_rand random_;
+  bool tight_;
+  std::vector<AllocTag> tags_;
+  std::vector<Buffer> held_{12};
+  GpuMemoryReservation reservation_;
+};
+
+void work(GpuMemoryManager const& manager, Truth& truth, unsigned seed, bool tight) {
+  noise = seed;
+  truth.thread_id.store(static_cast<std::uint64_t>(syscall(SYS_gettid)), std::memory_order_release);
+  Worker{manager, truth, seed, tight}.run();
 }
 
 }  // namespace
 
 int run(int argc, char** argv) {
-  if (argc != 4) return 64;
+  if (argc != 5) return 64;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int file = open(argv[1], O_RDWR | O_CLOEXEC);
   void* memory = mmap(nullptr, sizeof(Truths), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -119,6 +175,7 @@ int run(int argc, char** argv) {
   auto& truths = *static_cast<Truths*>(memory);
   const int threads = std::atoi(argv[2]);
   stay_at = std::atoi(argv[3]);
+  stay_within = std::atoi(argv[4]);
   auto device = Device::custom("pattern", std::make_shared<PatternResource>()).value();
   const auto tight = GpuMemoryManager::create(device, MemoryBudget::with_limit(kLimit), "tight").value();
   const auto open_end = GpuMemoryManager::create(device, MemoryBudget::observe(kLimit), "open").value();

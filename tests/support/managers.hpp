@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,5 +58,32 @@ inline std::vector<flight::Event> events_of(flight::EventKind kind) {
   std::erase_if(events, [&](auto const& event) { return event.kind != kind; });
   return events;
 }
+
+/// The events that come after it was made.
+class EventWatch {
+public:
+  EventWatch() : reader_{flight::FlightView::of_this_process().value()} {
+    static_cast<void>(poll());
+    events_.clear();
+  }
+  /// Those of one kind in a manager's ledger; a record of two halves counts once.
+  [[nodiscard]] std::vector<flight::Event> of(GpuMemoryManager const& manager, flight::EventKind kind) {
+    std::vector<flight::Event> found = poll();
+    std::erase_if(found, [&](flight::Event const& event) {
+      return event.kind != kind || event.ledger() != manager.ledger_cell() || (event.flags() & flight::kFlagContinues) != 0;
+    });
+    return found;
+  }
+  [[nodiscard]] std::size_t count(GpuMemoryManager const& manager, flight::EventKind kind) { return of(manager, kind).size(); }
+
+private:
+  std::vector<flight::Event> const& poll() {
+    std::vector<flight::Gap> gaps;
+    reader_.poll(events_, gaps);
+    return events_;
+  }
+  flight::EventReader reader_;
+  std::vector<flight::Event> events_;
+};
 
 }  // namespace headroom::test

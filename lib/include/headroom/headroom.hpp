@@ -3,6 +3,7 @@
 #pragma once
 
 #include <headroom/budget.hpp>
+#include <headroom/buffer.hpp>
 #include <headroom/byte_size.hpp>
 #include <headroom/device.hpp>
 #include <headroom/device_account.hpp>
@@ -10,12 +11,14 @@
 #include <headroom/fault_resource.hpp>
 #include <headroom/flight_publish.hpp>
 #include <headroom/host_resource.hpp>
+#include <headroom/launch.hpp>
 #include <headroom/log_follower.hpp>
 #include <headroom/log_sink.hpp>
 #include <headroom/logging_resource.hpp>
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
 #include <headroom/pressure.hpp>
+#include <headroom/reservation.hpp>
 #include <headroom/resource_decorator.hpp>
 #include <headroom/runtime.hpp>
 #include <headroom/tag.hpp>

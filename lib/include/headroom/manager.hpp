@@ -5,6 +5,9 @@
 // publishes every outcome in the flight file. Claim first, admit after, release last: bytes are claimed before the driver is
 // asked, counted once it delivered, and come back to the budget only when the free was accepted.
 //
+// With a DeviceRuntime (with_runtime, with_runtime_overlay) allocations go through the runtime's stack, so that budgets of the whole
+// device hold too, and raw blocks and launches across streams become possible. Without one they go to the device's own resource.
+//
 // Ownership: a manager is a cheap handle; copies share one core, which lives as long as the process. Buffers keep what they need.
 // Thread safety: every member may be called from any thread. No lock is held over a call into the device or into your code.
 // Cost: about 100 ns for an allocation and its free beyond the device's own (`./run bench`).
@@ -14,121 +17,20 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <headroom/budget.hpp>
+#include <headroom/buffer.hpp>
 #include <headroom/device.hpp>
 #include <headroom/error.hpp>
 #include <headroom/pressure.hpp>
+#include <headroom/reservation.hpp>
+#include <headroom/runtime.hpp>
 #include <headroom/tag.hpp>
 
 namespace headroom {
-
-/// Types that may live in device memory: plain bytes, copied by memcpy.
-template <class T>
-concept DeviceRepr = std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> && !std::is_const_v<T>;
-
-class GpuMemoryManager;
-
-namespace manager {
-class Core;
-
-/// What a buffer owns: a block, its place in the live table and the core whose books it stands in. One cache line: it is moved and
-/// cleared on every allocation.
-struct Allocation {
-  Core* core;
-  void* pointer;
-  std::uint64_t bytes;
-  std::uint64_t stream;
-  std::uint64_t generation;       ///< the resource's
-  std::uint64_t slot_generation;  ///< the live table's
-  std::uint32_t slot;             ///< only while slot_generation is not 0: else the live table was full
-  std::uint32_t site;             ///< directory id
-  std::uint16_t tag;              ///< as the resource got it
-  std::uint16_t tag_entry;        ///< directory id
-  std::uint16_t tag_cell;
-  std::uint8_t alignment_log2;
-
-  Allocation() noexcept : Allocation(Unset{}) { clear(); }
-  /// Leaves everything for allocate() to fill: clearing it first costs a tenth of an allocation.
-  struct Unset {};
-  explicit Allocation(Unset /*unused*/) noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  void clear() noexcept {
-    core = nullptr;
-    pointer = nullptr;
-    bytes = stream = generation = slot_generation = 0;
-    slot = site = 0;
-    tag = tag_entry = tag_cell = 0;
-    alignment_log2 = 0;
-  }
-};
-static_assert(sizeof(Allocation) == 64);
-
-struct AllocArguments {
-  std::uint64_t count = 0;
-  std::uint64_t element_bytes = 1;
-  std::uint64_t alignment = kMinimumAlignment;
-  StreamId stream{};
-  AllocTag tag{};
-  bool typed = true;
-};
-/// Fills `allocation` where it will stay, all of it, unless there is an error: copies would cost more than the books.
-[[nodiscard]] std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site,
-                                            Allocation& allocation);
-[[nodiscard]] Result<void> release(Allocation& allocation);
-void release_or_count(Allocation& allocation) noexcept;  ///< a destructor's release: failures are counted in the books
-[[nodiscard]] bool host_accessible(Allocation const& allocation) noexcept;
-}  // namespace manager
-
-/// How to allocate, where the defaults don't fit.
-struct AllocOptions {
-  AllocTag tag{};
-  StreamId stream{};
-  std::uint64_t alignment = kMinimumAlignment;  ///< bytes, a power of two; below 256 is raised to 256
-};
-
-/// Device memory for size() elements of T, given back when it is destroyed. Move-only.
-/// A destructor's failed free keeps its bytes charged and is counted (deallocation_failure_count); call release() to see the error.
-template <DeviceRepr T>
-class TrackedBuffer {
-public:
-  TrackedBuffer() noexcept {}  // NOLINT(modernize-use-equals-default): defaulted, `TrackedBuffer{}` would be cleared twice
-  /// For GpuMemoryManager::alloc, which fills it.
-  explicit TrackedBuffer(manager::Allocation::Unset unset) noexcept : allocation_(unset) {}
-  TrackedBuffer(TrackedBuffer&& other) noexcept : allocation_(std::exchange(other.allocation_, {})) {}
-  TrackedBuffer& operator=(TrackedBuffer&& other) noexcept {
-    if (this != &other) {
-      manager::release_or_count(allocation_);
-      allocation_ = std::exchange(other.allocation_, {});
-    }
-    return *this;
-  }
-  TrackedBuffer(TrackedBuffer const&) = delete;
-  TrackedBuffer& operator=(TrackedBuffer const&) = delete;
-  ~TrackedBuffer() { manager::release_or_count(allocation_); }
-
-  /// The device address; null for an empty buffer.
-  [[nodiscard]] T* data() const noexcept { return static_cast<T*>(allocation_.pointer); }
-  [[nodiscard]] std::size_t size() const noexcept { return allocation_.bytes / sizeof(T); }
-  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return allocation_.bytes; }
-  [[nodiscard]] StreamId stream() const noexcept { return {allocation_.stream}; }
-  /// The elements, when the host can touch them (host device); empty otherwise.
-  [[nodiscard]] std::span<T> host_span() const noexcept {
-    return manager::host_accessible(allocation_) ? std::span<T>{data(), size()} : std::span<T>{};
-  }
-  /// Frees now and tells how it went. After an error the bytes stay charged and the manager keeps the block for
-  /// retry_failed_deallocations(); the buffer is empty either way. Errors: driver and whatever the resource says.
-  [[nodiscard]] Result<void> release() { return manager::release(allocation_); }
-
-private:
-  friend class GpuMemoryManager;
-  manager::Allocation allocation_;
-};
 
 /// The result of recomputing the books from the live table.
 struct AuditReport {
@@ -160,6 +62,20 @@ public:
   /// A limit above the device's total works as that total. Errors: unsupported (in a forked child of a process that used headroom).
   [[nodiscard]] static Result<GpuMemoryManager> create(Device device, MemoryBudget budget, std::string_view name = {});
 
+  /// The same, with all allocations through `runtime`: its stack's budgets hold beside this one.
+  /// Errors: as create; invalid_argument (the runtime is of another device object).
+  [[nodiscard]] static Result<GpuMemoryManager> with_runtime(Device device, MemoryBudget budget, DeviceRuntime runtime,
+                                                             std::string_view name = {});
+
+  /// Another way in to the same manager: allocations through `runtime`, on the very budget, books and peak of this one. It brings
+  /// no budget of its own; together they never exceed the limit. The same runtime gives the same overlay.
+  /// Errors: invalid_argument (the runtime is of another ordinal), wrong_owner (of another device object), unsupported (it does not
+  /// track uses, or this is a forked child). An error leaves no trace.
+  [[nodiscard]] Result<GpuMemoryManager> with_runtime_overlay(DeviceRuntime runtime) const;
+
+  /// The runtime that allocations go through; null without one. Valid as long as this handle.
+  [[nodiscard]] DeviceRuntime const* runtime() const noexcept;
+
   GpuMemoryManager(GpuMemoryManager const& other) noexcept;
   GpuMemoryManager(GpuMemoryManager&& other) noexcept;
   GpuMemoryManager& operator=(GpuMemoryManager other) noexcept;
@@ -175,20 +91,25 @@ public:
   template <DeviceRepr T>
   [[nodiscard]] Result<TrackedBuffer<T>> alloc(std::size_t count, AllocOptions const& options,
                                                std::source_location const& site = std::source_location::current()) {
-    Result<TrackedBuffer<T>> buffer{tl::in_place, manager::Allocation::Unset{}};
-    auto error = manager::allocate(*core_,
-                                   {.count = count,
-                                    .element_bytes = sizeof(T),
-                                    .alignment = options.alignment < alignof(T) ? alignof(T) : options.alignment,
-                                    .stream = options.stream,
-                                    .tag = options.tag},
-                                   site, buffer->allocation_);
-    if (error) [[unlikely]] {
-      buffer->allocation_.clear();
-      buffer = tl::unexpected(std::move(*error));
-    }
-    return buffer;
+    return manager::make_owner<TrackedBuffer<T>>(*route_, manager::typed_arguments<T>(count, options), site);
   }
+
+  /// Raw bytes through the attached runtime. Counted apart: alloc_count does not move. Zero bytes succeed.
+  /// Errors: no_runtime (this manager has none: never another path), else as alloc.
+  [[nodiscard]] Result<RuntimeAllocBlock> alloc_raw(std::size_t bytes, AllocTag tag,
+                                                    std::source_location const& site = std::source_location::current()) {
+    return alloc_raw(bytes, AllocOptions{.tag = tag, .stream = {}, .alignment = kMinimumAlignment}, site);
+  }
+  [[nodiscard]] Result<RuntimeAllocBlock> alloc_raw(std::size_t bytes, AllocOptions const& options,
+                                                    std::source_location const& site = std::source_location::current()) {
+    return manager::make_owner<RuntimeAllocBlock>(*route_, manager::raw_arguments(bytes, options), site);
+  }
+
+  /// Claims `bytes` for several allocations to come, all or nothing; through a runtime also of its stack's finite budget. Touches no
+  /// device memory and counts no request. Zero bytes succeed and hold nothing.
+  /// Errors: over_budget (of this budget, or of the stack's), unsupported (the runtime has no budget to reserve of), overflow.
+  [[nodiscard]] Result<GpuMemoryReservation> reserve_bytes(
+      std::uint64_t bytes, std::source_location const& site = std::source_location::current()) const;
 
   /// Would `bytes` more exceed the budget now? Looks only; takes no claim. Errors: over_budget, overflow.
   [[nodiscard]] Result<void> check_budget(std::uint64_t bytes) const;
@@ -199,7 +120,8 @@ public:
       const noexcept;                                       ///< limit − claimed, never below 0; absent: unlimited
   [[nodiscard]] std::uint64_t peak_bytes() const noexcept;  ///< of allocated, since creation or reset_peak
   [[nodiscard]] std::uint64_t live_allocations() const noexcept;
-  [[nodiscard]] std::uint64_t alloc_count() const noexcept;  ///< typed requests, also those that failed or were empty
+  [[nodiscard]] std::uint64_t alloc_count() const noexcept;      ///< typed requests, also those that failed or were empty
+  [[nodiscard]] std::uint64_t raw_alloc_count() const noexcept;  ///< the same of raw requests; never reset
   void reset_alloc_count() noexcept;
   /// Sets the peak to what is allocated now; never leaves it below.
   void reset_peak() noexcept;
@@ -210,9 +132,20 @@ public:
   /// Gives the bytes of failed frees back to the budget without asking the device. Returns the bytes.
   std::uint64_t write_off_failed_deallocations();
 
+  /// Waits for the frees that are still queued on streams of the attached runtime, so that what follows finds their bytes free.
+  /// Without a runtime there is nothing to do. Errors: what the resource says.
+  [[nodiscard]] Result<void> reap_pending_deallocations();
+  /// Judges a release by hand and never moves a counter: owners give their own bytes back, and nobody else can show that bytes are
+  /// theirs. 0 succeeds. Errors: invalid_argument (something is allocated or reserved), overflow (nothing is: it would underflow).
+  [[nodiscard]] Result<void> record_free(std::uint64_t bytes) const;
+  /// Resets the peak, only when nothing is allocated or reserved. Errors: invalid_argument (with what is).
+  [[nodiscard]] Result<void> reset_tracking();
+
   /// Changes the budget for everyone who shares this ledger. Below what is claimed nothing is taken away and nothing granted.
   void set_budget(MemoryBudget budget);
   [[nodiscard]] MemoryBudget budget() const noexcept;
+  /// The limit that this manager and all its overlays share; absent: unlimited.
+  [[nodiscard]] std::optional<std::uint64_t> budget_limit_bytes() const noexcept;
   /// The pure level of claimed bytes under the budget; none without one.
   [[nodiscard]] PressureLevel pressure_level() const noexcept;
 
@@ -224,8 +157,8 @@ public:
   [[nodiscard]] std::optional<std::uint32_t> ledger_cell() const noexcept;
 
 private:
-  explicit GpuMemoryManager(manager::Core& core) noexcept;
-  manager::Core* core_;
+  explicit GpuMemoryManager(manager::Route& route) noexcept;
+  manager::Route* route_;
 };
 
 }  // namespace headroom

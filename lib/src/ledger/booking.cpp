@@ -129,7 +129,7 @@ void Ledger::book_free(LaneSection const& section, Booking const& booking, Event
 void Ledger::book_refusal(LaneSection const& section, Refusal const& refusal) noexcept {
   test_point(TestPoint::refusal_before_book);
   const auto count = counters(section);
-  count.add(refusal.typed ? count->typed_requests : count->raw_requests, refusal.observed ? 0 : 1);
+  count.add(refusal.typed ? count->typed_requests : count->raw_requests, refusal.observed || !refusal.counted ? 0 : 1);
   if (refusal.observed) {
     tallies_->observed.fetch_add(1, std::memory_order_relaxed);
   } else {

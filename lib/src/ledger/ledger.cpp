@@ -119,17 +119,27 @@ void Ledger::retire_names() noexcept {
   cell_->state.store(static_cast<std::uint64_t>(LedgerState::free), std::memory_order_release);
 }
 
-ClaimResult Ledger::claim(std::uint64_t bytes) noexcept {
-  ClaimResult result = Steps::claim(cell_->claim, cell_->limit, bytes);
+// A claim in flight elsewhere may still come back: what it makes an attempt refuse is tried again.
+template <class Attempt>
+ClaimResult Ledger::beside_claims_in_flight(Attempt&& attempt) const noexcept {
+  ClaimResult result = attempt();
   for (int i = 0; i < kClaimTriesBesideClaimsInFlight && result.outcome == ClaimOutcome::refused; ++i) {
     const std::uint64_t settled =
         (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) + cell_->unspent.load(std::memory_order_acquire);
     if (result.claimed_before == settled) break;
     test_point(TestPoint::claim_before_retry);
     std::this_thread::yield();
-    result = Steps::claim(cell_->claim, cell_->limit, bytes);
+    result = attempt();
   }
   return result;
+}
+
+ClaimResult Ledger::claim(std::uint64_t bytes) noexcept {
+  return beside_claims_in_flight([&] { return Steps::claim(cell_->claim, cell_->limit, bytes); });
+}
+
+ClaimResult Ledger::look(std::uint64_t bytes) const noexcept {
+  return beside_claims_in_flight([&] { return Steps::look(cell_->claim, cell_->limit, bytes); });
 }
 
 void Ledger::set_budget(MemoryBudget budget) noexcept {

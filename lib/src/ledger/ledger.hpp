@@ -63,6 +63,7 @@ struct Refusal {
   flight::TagPlace tag{};
   std::uint32_t site = 0;
   bool typed = true;
+  bool counted = true;    ///< false: a reservation, which is no request for memory
   bool observed = false;  ///< it passed; an enforcing budget would have refused it
 };
 
@@ -90,6 +91,8 @@ public:
 
   /// Tries again up to 3 times when claims in flight elsewhere may still come back.
   [[nodiscard]] ClaimResult claim(std::uint64_t bytes) noexcept;
+  /// Whether claim() would grant the bytes now; takes nothing. Tries again as claim() does.
+  [[nodiscard]] ClaimResult look(std::uint64_t bytes) const noexcept;
   void unclaim(std::uint64_t bytes, flight::LaneSection const& section) noexcept;
   [[nodiscard]] std::uint64_t admit(std::uint64_t bytes) noexcept { return Steps::admit(cell_->alloc, bytes); }
   [[nodiscard]] std::uint64_t retire(std::uint64_t bytes) noexcept { return Steps::retire(cell_->alloc, bytes); }
@@ -159,6 +162,8 @@ private:
   using Steps = Protocol<StdAtomics>;
   struct PrivateBooks;
 
+  template <class Attempt>
+  [[nodiscard]] ClaimResult beside_claims_in_flight(Attempt&& attempt) const noexcept;
   template <class Visit>
   void for_each_tag(Visit&& visit) const noexcept;
   [[nodiscard]] flight::TagPlace find_tag_place(std::uint16_t tag) noexcept;

@@ -71,6 +71,27 @@ struct Protocol {
     }
   }
 
+  /// Whether claim() would grant n now; changes nothing. A refusal is as well founded as one of claim(): it held at one instant.
+  static ClaimResult look(Word const& claim_word, Word const& limit_word, std::uint64_t n) noexcept {
+    std::uint64_t seen = Atomics::load_seq_cst(claim_word);
+    for (;;) {
+      const std::uint64_t limit = Atomics::load_seq_cst(limit_word);
+      const std::uint64_t again = Atomics::load_seq_cst(claim_word);
+      if (again == seen) {
+        const std::uint64_t bytes = seen & kBytesMask;
+        const bool enforcing = (limit & kLimitEnforcing) != 0;
+        const std::uint64_t most = enforcing ? limit & kBytesMask : kBytesMask;
+        const bool fits = bytes <= most && n <= most - bytes;
+        return {.outcome = fits        ? ClaimOutcome::granted
+                           : enforcing ? ClaimOutcome::refused
+                                       : ClaimOutcome::overflow,
+                .claimed_before = bytes,
+                .limit_word = limit};
+      }
+      seen = again;
+    }
+  }
+
   /// Every decrease of the claim. The caller then wakes waiters and judges the pressure.
   static void give_back(Word& claim_word, std::uint64_t n) noexcept { Atomics::fetch_add_seq_cst(claim_word, kNumberOne - n); }
 

@@ -1,7 +1,7 @@
-// The allocation path of a manager: claim first, admit after.
+// The allocation path of a manager: claim first, admit after. Where the bytes come from, the budget or a reservation, is the only
+// difference between the two ways in.
 #include <algorithm>
 #include <bit>
-#include <exception>
 
 #include "base/checked.hpp"
 #include "base/clock.hpp"
@@ -9,8 +9,11 @@
 #include "flight/directory.hpp"
 #include "flight/live_table.hpp"
 #include "flight/recorder.hpp"
-#include "manager/core.hpp"
 #include "manager/errors.hpp"
+#include "manager/request.hpp"
+#include "manager/route.hpp"
+#include "manager/shortage.hpp"
+#include "manager/token.hpp"
 
 namespace headroom::manager {
 namespace {
@@ -21,101 +24,65 @@ using ledger::ClaimOutcome;
 using ledger::ClaimResult;
 using ledger::Ledger;
 
-// What is known of a request from its start on.
-struct Request {
-  Core& core;
-  flight::ThreadState& thread;
-  AllocArguments const& arguments;
-  std::uint64_t start_ticks = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t alignment = 0;
-  std::uint16_t tag = 0;
-  flight::TagPlace place;
-  std::uint32_t site = 0;
+// Bytes claimed for this request alone.
+struct FromBudget {
+  static constexpr InFlight kOperation = InFlight::allocating;
+  static constexpr bool kReserved = false;
+
+  static ClaimResult take(Request const& request) noexcept {
+    test_point(TestPoint::allocate_before_claim);
+    const ClaimResult claim = request.route.ledger().claim(request.bytes);
+    test_point(TestPoint::allocate_after_claim);
+    return claim;
+  }
+  static Error refuse(Request const& request, ClaimResult const& claim) {
+    return claim.outcome == ClaimOutcome::refused
+               ? refuse_over_budget(request, claim)
+               : refuse_at_once(request, ErrorKind::overflow, too_large_message(request.bytes));
+  }
+  static void taken(Request const& request, ClaimResult const& claim) noexcept {
+    {
+      const LaneSection section{request.thread};
+      request.route.ledger().judge_pressure(section);
+    }
+    if (claim.outcome == ClaimOutcome::observed) [[unlikely]]
+      book_observed(request, claim);
+  }
+  static void give_back(Request const& request) noexcept {
+    const LaneSection section{request.thread};
+    request.route.ledger().unclaim(request.bytes, section);
+  }
 };
 
-ledger::Refusal refusal_of(Request const& request, ErrorKind kind, Layer layer, ClaimResult const& claim) noexcept {
-  return {.kind = kind,
-          .layer = layer,
-          .requested = request.bytes,
-          .alignment = request.alignment,
-          .claimed = claim.claimed_before,
-          .limit_word = claim.limit_word,
-          .device_free = {},
-          .start_ticks = request.start_ticks,
-          .tag = request.place,
-          .site = request.site,
-          .typed = request.arguments.typed};
-}
+// Bytes that a reservation claimed: the claim stays as it is, so no pressure changes and nobody is woken.
+struct FromToken {
+  static constexpr InFlight kOperation = InFlight::spending;
+  static constexpr bool kReserved = true;
+  Token& token;
+  bool took = false;
 
-ClaimResult look(Ledger& ledger) noexcept {
-  return {.outcome = ClaimOutcome::refused, .claimed_before = ledger.words().claimed, .limit_word = ledger.limit_word()};
-}
-
-// A request that no budget could ever hold, or that makes no sense: refused before anything is touched.
-Error refuse_at_once(Request const& request, ErrorKind kind, std::string message) {
-  Ledger& ledger = request.core.ledger();
-  const ClaimResult claim = look(ledger);
-  const LaneSection section{request.thread};
-  ledger.book_refusal(section, refusal_of(request, kind, Layer::request, claim));
-  Error error = make_error(kind, Layer::request, std::move(message));
-  error.requested = request.bytes;
-  add_figures(error, ledger, claim);
-  return error;
-}
-
-Error refuse_over_budget(Request const& request, ClaimResult const& claim) {
-  Ledger& ledger = request.core.ledger();
-  {
-    const LaneSection section{request.thread};
-    ledger.book_refusal(section, refusal_of(request, ErrorKind::over_budget, Layer::manager, claim));
+  ClaimResult take(Request const& request) noexcept {
+    const ClaimResult result = take_from(token, request.bytes);
+    if (result.outcome != ClaimOutcome::granted) return result;
+    took = true;
+    return spend_claim(request.route.ledger(), request.bytes);
   }
-  Error error = make_error(ErrorKind::over_budget, Layer::manager, {});
-  error.requested = request.bytes;
-  add_figures(error, ledger, claim);
-  add_holders(error, ledger);
-  return error;
-}
+  Error refuse(Request const& request, ClaimResult const& claim) const { return refuse_overspent(token, request, claim); }
+  static void taken(Request const& /*request*/, ClaimResult const& /*claim*/) noexcept {}
+  // The token's rest follows when the operation is over: see allocate(Token&).
+  static void give_back(Request const& request) noexcept { request.route.ledger().unspend(request.bytes); }
+};
 
-// The resource said no: the claim goes back, and the error keeps the layer and words of whoever refused.
-Error refuse_by_resource(Request const& request, ClaimResult const& claim, Error error) {
-  Ledger& ledger = request.core.ledger();
-  {
-    const LaneSection section{request.thread};
-    ledger.unclaim(request.bytes, section);
-    auto refusal = refusal_of(request, error.kind, error.layer, claim);
-    refusal.device_free = error.device_free;
-    refusal.device_code = error.device_code;
-    ledger.book_refusal(section, refusal);
-  }
-  error.requested = request.bytes;
-  add_figures(error, ledger, claim);
-  add_holders(error, ledger);
-  return error;
-}
-
-// No exception leaves the library, whatever a user's resource throws.
-Result<Block> ask_resource(Request const& request) noexcept {
-  try {
-    return request.core.resource().allocate(
-        {.bytes = request.bytes, .alignment = request.alignment, .stream = request.arguments.stream, .tag = request.tag});
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
-  }
-}
-
-}  // namespace
-
-std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::source_location const& site,
-                              Allocation& allocation) {
+// Inlined by force into the two ways in: see make_owner.
+template <class Funds>
+[[gnu::always_inline]] inline std::optional<Error> allocate_out_of(Funds& funds, Route& route, AllocArguments const& arguments,
+                                                                   std::source_location const& site, Allocation& allocation) {
   if (flight::in_forked_child()) return forked_child_error();
   flight::ThreadState& thread = flight::this_thread();
-  Ledger& ledger = core.ledger();
+  Ledger& ledger = route.ledger();
   const std::optional<std::uint64_t> bytes = checked_mul(arguments.count, arguments.element_bytes);
   const std::uint16_t tag = arguments.tag.is_default() ? thread.scoped_tag : arguments.tag.id();
-  const Request request{.core = core,
+  const Request request{.route = route,
                         .thread = thread,
                         .arguments = arguments,
                         .start_ticks = ticks_now(),
@@ -124,6 +91,7 @@ std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::
                         .tag = tag,
                         .place = ledger.tag_place(tag),
                         .site = flight::intern_site(site)};
+  if (!arguments.typed && !route.has_runtime()) return refuse_at_once(request, ErrorKind::no_runtime, no_runtime_message());
   if (!bytes) return refuse_at_once(request, ErrorKind::overflow, overflow_message(arguments.count, arguments.element_bytes));
   if (*bytes > ledger::kBytesMask) return refuse_at_once(request, ErrorKind::overflow, too_large_message(*bytes));
   if (!is_power_of_two(arguments.alignment)) {
@@ -136,31 +104,32 @@ std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::
     return std::nullopt;
   }
 
-  ledger::InFlightScope in_flight{thread, ledger, InFlight::allocating, *bytes, request.start_ticks};
-  test_point(TestPoint::allocate_before_claim);
-  const ClaimResult claim = ledger.claim(*bytes);
-  test_point(TestPoint::allocate_after_claim);
-  if (claim.outcome == ClaimOutcome::refused) return refuse_over_budget(request, claim);
-  if (claim.outcome == ClaimOutcome::overflow) return refuse_at_once(request, ErrorKind::overflow, too_large_message(*bytes));
-  {
-    const LaneSection section{thread};
-    ledger.judge_pressure(section);
-    if (claim.outcome == ClaimOutcome::observed) [[unlikely]] {
-      auto observed = refusal_of(request, ErrorKind::over_budget, Layer::manager, claim);
-      observed.observed = true;
-      ledger.book_refusal(section, observed);
-    }
-  }
+  ledger::InFlightScope in_flight{thread, ledger, Funds::kOperation, *bytes, request.start_ticks};
+  const ClaimResult claim = funds.take(request);
+  if (claim.outcome != ClaimOutcome::granted && claim.outcome != ClaimOutcome::observed) return funds.refuse(request, claim);
+  funds.taken(request, claim);
 
-  Result<Block> block = ask_resource(request);
-  if (!block) return refuse_by_resource(request, claim, std::move(block.error()));
+  const AllocRequest asked{.bytes = *bytes,
+                           .alignment = request.alignment,
+                           .stream = arguments.stream,
+                           .tag = tag,
+                           .reserved = Funds::kReserved && route.has_runtime()};
+  Result<Block> block = ask_for_block(route.resource(), asked);
+  if (!block) [[unlikely]] {
+    block = ask_again_if_short(route.resource(), asked, std::move(block));
+  }
+  if (!block) [[unlikely]] {
+    funds.give_back(request);
+    return refuse_by_resource(request, claim, std::move(block.error()));
+  }
   test_point(TestPoint::allocate_after_driver);
 
   const std::uint32_t slot = flight::take_slot(thread);
   test_point(TestPoint::allocate_after_slot);
   const std::uint64_t alloc_word = ledger.admit(*bytes);
   test_point(TestPoint::allocate_after_admit);
-  allocation.core = &core;
+  route.note_live(thread);
+  allocation.route = &route;
   allocation.pointer = block->pointer;
   allocation.bytes = *bytes;
   allocation.stream = block->stream.value;
@@ -185,6 +154,24 @@ std::optional<Error> allocate(Core& core, AllocArguments const& arguments, std::
                                                                 .slot = slot,
                                                                 .typed = arguments.typed});
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Error> allocate(Route& route, AllocArguments const& arguments, std::source_location const& site,
+                              Allocation& allocation) {
+  FromBudget budget;
+  return allocate_out_of(budget, route, arguments, site, allocation);
+}
+
+std::optional<Error> allocate(Token& token, AllocArguments const& arguments, std::source_location const& site,
+                              Allocation& allocation) {
+  if (token.route == nullptr) return empty_token_error();
+  FromToken funds{.token = token};
+  std::optional<Error> error = allocate_out_of(funds, *token.route, arguments, site, allocation);
+  // After the operation ended: the last one at a released reservation gives its rest back, an operation of its own.
+  if (funds.took) finish_taking(token, error ? checked_mul(arguments.count, arguments.element_bytes).value_or(0) : 0);
+  return error;
 }
 
 }  // namespace headroom::manager

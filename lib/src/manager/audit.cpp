@@ -33,7 +33,7 @@ void compare(AuditReport& report, const char* left, std::uint64_t a, const char*
 }  // namespace
 
 AuditReport GpuMemoryManager::audit() const {
-  auto& ledger = core_->ledger();
+  auto& ledger = route_->ledger();
   AuditReport report;
   const auto words = ledger.words();
   report.claimed = words.claimed;

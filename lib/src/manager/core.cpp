@@ -1,7 +1,8 @@
 #include "manager/core.hpp"
 
-#include <algorithm>
+#include <utility>
 
+#include "device/device_account_cell.hpp"
 #include "device/device_entry.hpp"
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
@@ -17,6 +18,12 @@ struct Registry {
   std::uint32_t managers_named = 0;
 };
 
+// As a ledger's cell has it. Asks the stack: under no lock.
+std::uint64_t parent_word_of(DeviceResource const& resource) noexcept {
+  const auto cell = device::account_cell_of(resource);
+  return cell ? std::uint64_t{*cell} + 1 : 0;
+}
+
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;
@@ -24,7 +31,7 @@ Registry& registry() {
 
 }  // namespace
 
-Result<Core*> Core::open(Device device, MemoryBudget budget, std::string_view name) {
+Result<Route*> Core::open(Device device, MemoryBudget budget, std::string_view name, std::optional<DeviceRuntime> runtime) {
   if (!flight::start_recorder()) {
     return fail(ErrorKind::io, Layer::manager, "the system has no memory for the books (about 16 MiB)");
   }
@@ -33,31 +40,51 @@ Result<Core*> Core::open(Device device, MemoryBudget budget, std::string_view na
         ErrorKind::unsupported, Layer::manager,
         "this process was forked after headroom started in its parent; make managers before the fork in the parent, or exec");
   }
-  Registry& all = registry();
-  const std::scoped_lock lock{all.mutex};
   Core* core = nullptr;
-  const auto quiet = std::ranges::find_if(all.closed, [](Core* closed) { return closed->ledger_.is_quiet(); });
-  if (quiet != all.closed.end()) {
-    core = *quiet;
-    all.closed.erase(quiet);
+  std::string full_name{name};
+  {
+    Registry& all = registry();
+    const std::scoped_lock lock{all.mutex};
+    if (full_name.empty()) full_name = "manager-" + std::to_string(++all.managers_named);
+    // Rather one with a cell, since readers see it; then rather one that was busy when it was closed: it still holds its device and
+    // runtime.
+    auto quiet = all.closed.end();
+    int best = -1;
+    for (auto it = all.closed.begin(); it != all.closed.end(); ++it) {
+      const int worth = ((*it)->ledger_.index() != flight::kNoCell ? 2 : 0) + ((*it)->device_ ? 1 : 0);
+      if (worth > best && (*it)->ledger_.is_quiet()) {
+        quiet = it;
+        best = worth;
+      }
+    }
+    if (quiet != all.closed.end()) {
+      core = *quiet;
+      all.closed.erase(quiet);
+    }
+  }
+  std::uint32_t cell = 0;
+  if (core != nullptr) {
+    core->let_go();
     core->ledger_.retire_names();
-    core->reopen(std::move(device), budget, name, core->ledger_.index());
+    cell = core->ledger_.index();
   } else {
     core = new Core;
-    core->reopen(std::move(device), budget, name, ledger::take_cell());
+    cell = ledger::take_cell();
   }
-  return core;
+  core->reopen(std::move(device), budget, std::move(full_name), cell, std::move(runtime));
+  return &core->first_;
 }
 
-void Core::reopen(Device device, MemoryBudget budget, std::string_view name, std::uint32_t cell) {
-  Registry& all = registry();
-  name_ = name.empty() ? "manager-" + std::to_string(++all.managers_named) : std::string{name};
+void Core::reopen(Device device, MemoryBudget budget, std::string name, std::uint32_t cell,
+                  std::optional<DeviceRuntime> runtime) {
+  name_ = std::move(name);
   device_ = std::move(device);
-  resource_ = &device_->resource();
-  ordinal_ = device_->ordinal();
   const MemoryInfo memory = device_->memory_info();
+  DeviceResource& resource = runtime ? runtime->stack() : device_->resource();
   ledger_.open(cell, name_, device::directory_entry(*device_), budget);
   ledger_.cell().device_total.store(memory.total ? *memory.total + 1 : 0, std::memory_order_relaxed);
+  first_.open(resource, device_->ordinal(), std::move(runtime), parent_word_of(resource));
+  name_parent();
   // A limit that the device cannot hold would promise memory that does not exist.
   if (budget.enforces() && memory.total && *budget.limit_bytes() > *memory.total) {
     ledger_.set_budget(MemoryBudget::with_limit(*memory.total));
@@ -65,17 +92,65 @@ void Core::reopen(Device device, MemoryBudget budget, std::string_view name, std
     const flight::LaneSection section{flight::this_thread()};
     ledger_.judge_pressure(section);
   }
-  handles_.store(1, std::memory_order_release);
+  first_.add_handle();
 }
 
-void Core::drop_handle() noexcept {
-  if (handles_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // The registry's mutex may have been held, at the fork, by a thread that the child does not have.
+Route& Core::overlay(DeviceRuntime runtime) {
+  std::optional<DeviceRuntime> leftover;  // destroyed after the lock
+  DeviceResource& resource = runtime.stack();
+  const std::uint64_t parent_word = parent_word_of(resource);
+  const std::scoped_lock lock{overlays_mutex_};
+  const auto is_through = [&](Route const& route) { return route.has_runtime() && *route.runtime() == runtime; };
+  Route* found = is_through(first_) ? &first_ : nullptr;
+  Route* idle = nullptr;
+  for (auto const& route : overlays_) {
+    if (is_through(*route)) found = route.get();
+    if (idle == nullptr && !route->has_handles() && !route->has_live()) idle = route.get();
+  }
+  if (found == nullptr) {
+    if (idle == nullptr) idle = overlays_.emplace_back(std::make_unique<Route>(*this, ledger_, Route::Kind::overlay)).get();
+    leftover = idle->clear();
+    idle->open(resource, device_->ordinal(), std::move(runtime), parent_word);
+    name_parent();
+    found = idle;
+  }
+  found->add_handle();
+  return *found;
+}
+
+void Core::leave(Route& route) noexcept {
+  // The mutexes may have been held, at the fork, by threads that the child does not have.
   if (flight::in_forked_child()) return;
+  std::optional<DeviceRuntime> runtime;
+  if (&route != &first_) {
+    const std::scoped_lock lock{overlays_mutex_};
+    // Somebody may have asked for the same overlay again since. What is still live keeps the runtime until the route or the core is
+    // used anew.
+    if (!route.has_handles() && !route.has_live()) {
+      runtime = route.clear();
+      name_parent();
+    }
+  }
+  if (routes_in_use_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  ledger_.close();
+  if (ledger_.is_quiet()) let_go();  // else when it is opened again
   Registry& all = registry();
   const std::scoped_lock lock{all.mutex};
-  ledger_.close();
   all.closed.push_back(this);
+}
+
+void Core::name_parent() noexcept {
+  std::uint64_t word = first_.parent_word();
+  for (auto const& route : overlays_) word = word != 0 ? word : route->parent_word();
+  // Relaxed: written before the first operation that goes through the account, and what an operation in flight names besides is only
+  // an upper bound.
+  ledger_.cell().parent_cell.store(word, std::memory_order_relaxed);
+}
+
+void Core::let_go() noexcept {
+  for (auto const& route : overlays_) static_cast<void>(route->clear());
+  static_cast<void>(first_.clear());
+  device_.reset();
 }
 
 void Core::quarantine(Allocation const& allocation) noexcept {

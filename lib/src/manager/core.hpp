@@ -1,36 +1,40 @@
-// What all handles of one manager share: its device, its ledger and the blocks whose free failed. Cores live as long as the process,
-// so buffers may hold plain pointers to them; a closed and quiet one is opened again, under a new generation of its ledger.
+// What all handles of one manager share: its device, its ledger, its routes and the blocks whose free failed. Cores live as long as
+// the process, so that buffers may hold plain pointers to their routes; a closed and quiet one is opened again, under a new generation
+// of its ledger.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <vector>
 
 #include <headroom/manager.hpp>
 
 #include "ledger/ledger.hpp"
+#include "manager/route.hpp"
 
 namespace headroom::manager {
 
 class Core {
 public:
-  /// Opens a core: a quiet closed one if there is one, else a new one. Errors: unsupported (forked child), io (no memory for books).
-  [[nodiscard]] static Result<Core*> open(Device device, MemoryBudget budget, std::string_view name);
-
-  void add_handle() noexcept { handles_.fetch_add(1, std::memory_order_relaxed); }
-  /// The last one closes the ledger: its series vanish once nothing is live.
-  void drop_handle() noexcept;
+  /// Opens a core, a quiet closed one if there is one, and returns its first route with one handle.
+  /// Errors: unsupported (forked child), io (no memory for books).
+  [[nodiscard]] static Result<Route*> open(Device device, MemoryBudget budget, std::string_view name,
+                                           std::optional<DeviceRuntime> runtime);
+  /// The route through a runtime that was checked already, with one handle more. The caller holds a handle.
+  [[nodiscard]] Route& overlay(DeviceRuntime runtime);
 
   [[nodiscard]] ledger::Ledger& ledger() noexcept { return ledger_; }
   [[nodiscard]] Device const& device() const noexcept { return *device_; }
-  /// device().resource() and ordinal(), one load away.
-  [[nodiscard]] DeviceResource& resource() const noexcept { return *resource_; }
-  [[nodiscard]] std::int32_t ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
+
+  // ── for routes ──
+  void add_route_in_use() noexcept { routes_in_use_.fetch_add(1, std::memory_order_relaxed); }
+  /// A route's last handle went.
+  void leave(Route& route) noexcept;
 
   // ── blocks whose free failed ──
   /// Never fails the caller: without memory for the list the block only stays charged.
@@ -39,14 +43,21 @@ public:
 
 private:
   Core() = default;
-  void reopen(Device device, MemoryBudget budget, std::string_view name, std::uint32_t cell);
+  // Both only while nobody else can reach this core: it is neither listed as closed nor has it handles. So they need no lock, and the
+  // destructors of a user's device and runtimes run under none.
+  void reopen(Device device, MemoryBudget budget, std::string name, std::uint32_t cell, std::optional<DeviceRuntime> runtime);
+  void let_go() noexcept;
+  // The account that this core's device has, if any of its ways goes through one. Under overlays_mutex_, or as the two above.
+  void name_parent() noexcept;
 
-  std::atomic<std::uint32_t> handles_{0};  // relaxed up, acq_rel down: the last one sees all that the others did
-  std::optional<Device> device_;
-  DeviceResource* resource_ = nullptr;
-  std::int32_t ordinal_ = 0;
+  // Routes with handles. relaxed up, acq_rel down: the last one sees all that the others did.
+  std::atomic<std::uint32_t> routes_in_use_{0};
+  std::optional<Device> device_;  // absent: closed, and let go of
   std::string name_;
   ledger::Ledger ledger_;
+  Route first_{*this, ledger_, Route::Kind::first};
+  std::mutex overlays_mutex_;  // held over the list only, never over a call
+  std::vector<std::unique_ptr<Route>> overlays_;
   std::mutex quarantine_mutex_;  // held over the list only, never over a call
   std::vector<Allocation> quarantine_;
 };

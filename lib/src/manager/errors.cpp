@@ -1,30 +1,36 @@
 #include "manager/errors.hpp"
 
-#include "base/checked.hpp"
-
 namespace headroom::manager {
 
-void add_figures(Error& error, ledger::Ledger const& ledger, ledger::ClaimResult const& claim) noexcept {
-  error.current = claim.claimed_before;
-  const auto required = checked_add(claim.claimed_before, error.requested.value_or(0));
-  error.required = required.value_or(kMaxUint64);
-  error.required_is_clamped = !required.has_value();
-  if ((claim.limit_word & flight::kLimitNone) == 0) error.limit = claim.limit_word & flight::kBytesMask;
-  error.peak = ledger.words().peak;
+ledger::ClaimResult present_claim(ledger::Ledger const& ledger) noexcept {
+  return {.outcome = ledger::ClaimOutcome::refused, .claimed_before = ledger.words().claimed, .limit_word = ledger.limit_word()};
 }
 
-void add_holders(Error& error, ledger::Ledger const& ledger) noexcept {
-  error.holders = ledger.largest_holders();
-  auto const& cell = ledger.cell();
-  error.unspent_bytes = cell.unspent.load(std::memory_order_relaxed);
-  error.unspent_reservations = static_cast<std::uint32_t>(cell.unspent_reservations.load(std::memory_order_relaxed));
-  error.failed_free_bytes = cell.failed_free_bytes.load(std::memory_order_relaxed);
-  error.failed_frees = static_cast<std::uint32_t>(cell.failed_frees.load(std::memory_order_relaxed));
+void take_figures(ledger::Refusal& refusal, Error const& error) noexcept {
+  refusal.device_free = error.device_free;
+  refusal.device_code = error.device_code;
+  if (!error.limit || !error.current) return;
+  refusal.claimed = *error.current;
+  refusal.limit_word = ledger::pack_limit(*error.limit, true, false);
 }
 
 Error forked_child_error() {
   return make_error(ErrorKind::unsupported, Layer::manager,
                     "this process is a forked child: the device and the books belong to its parent; exec, or allocate there");
+}
+
+std::string resource_threw(const char* what) {
+  return what != nullptr ? std::string{"the resource threw: "} + what : "the resource threw something that is no std::exception";
+}
+
+std::string other_device_message(Device const& of_runtime, Device const& of_manager) {
+  const auto words = [](Device const& device) { return "'" + device.name() + "', ordinal " + std::to_string(device.ordinal()); };
+  return "the runtime is of the device " + words(of_runtime) + ", the manager of " + words(of_manager) +
+         (of_runtime.ordinal() == of_manager.ordinal() ? ", which is another object" : "");
+}
+
+std::string no_runtime_message() {
+  return "raw memory comes through a runtime, and this manager has none: make it with_runtime or take an overlay";
 }
 
 std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes) {

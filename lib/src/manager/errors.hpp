@@ -4,18 +4,25 @@
 #include <cstdint>
 #include <string>
 
+#include <headroom/device.hpp>
 #include <headroom/error.hpp>
 
+#include "ledger/figures.hpp"
 #include "ledger/ledger.hpp"
 
 namespace headroom::manager {
 
-/// current, required (clamped), limit and peak. `error.requested` must be set.
-void add_figures(Error& error, ledger::Ledger const& ledger, ledger::ClaimResult const& claim) noexcept;
-/// Largest tags, unspent reservations and failed frees.
-void add_holders(Error& error, ledger::Ledger const& ledger) noexcept;
-
+using ledger::add_figures;
+using ledger::add_holders;
+/// What a look at the ledger would say now, for refusals that no claim preceded.
+[[nodiscard]] ledger::ClaimResult present_claim(ledger::Ledger const& ledger) noexcept;
+/// A refusal by a layer below: the device's figures, and those of a budget there instead of our own.
+void take_figures(ledger::Refusal& refusal, Error const& error) noexcept;
 [[nodiscard]] Error forked_child_error();
+/// `what` may be null: it threw no std::exception.
+[[nodiscard]] std::string resource_threw(const char* what);
+[[nodiscard]] std::string other_device_message(Device const& of_runtime, Device const& of_manager);
+[[nodiscard]] std::string no_runtime_message();
 [[nodiscard]] std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes);
 [[nodiscard]] std::string too_large_message(std::uint64_t bytes);
 [[nodiscard]] std::string alignment_message(std::uint64_t alignment);

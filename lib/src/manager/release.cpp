@@ -5,6 +5,7 @@
 #include "base/test_point.hpp"
 #include "flight/live_table.hpp"
 #include "flight/recorder.hpp"
+#include "manager/block.hpp"
 #include "manager/core.hpp"
 #include "manager/errors.hpp"
 #include "manager/release.hpp"
@@ -22,16 +23,6 @@ using ledger::Ledger;
 // A published slot has a generation of at least 1.
 bool is_tracked(Allocation const& allocation) noexcept { return allocation.slot_generation != 0; }
 
-Block block_of(Allocation const& allocation) noexcept {
-  return {.pointer = allocation.pointer,
-          .bytes = allocation.bytes,
-          .alignment = std::uint64_t{1} << allocation.alignment_log2,
-          .stream = {allocation.stream},
-          .generation = allocation.generation,
-          .device = allocation.core->ordinal(),
-          .tag = allocation.tag};
-}
-
 Booking booking_of(Allocation const& allocation, std::uint64_t start_ticks) noexcept {
   return {.bytes = allocation.bytes,
           .alignment = std::uint64_t{1} << allocation.alignment_log2,
@@ -47,11 +38,11 @@ Booking booking_of(Allocation const& allocation, std::uint64_t start_ticks) noex
 // No exception leaves the library, whatever a user's resource throws.
 Result<void> ask_resource(Allocation const& allocation) noexcept {
   try {
-    return allocation.core->resource().deallocate(block_of(allocation));
+    return allocation.route->resource().deallocate(block_of(allocation));
   } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
+    return fail(ErrorKind::driver, Layer::resource, resource_threw(thrown.what()));
   } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
+    return fail(ErrorKind::driver, Layer::resource, resource_threw(nullptr));
   }
 }
 
@@ -62,7 +53,7 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
   const ErrorKind kind = same_block ? ErrorKind::double_free : ErrorKind::use_after_free;
   {
     const LaneSection section{thread};
-    allocation.core->ledger().book_free_failure(section, booking_of(allocation, start_ticks), kind, Layer::manager);
+    allocation.route->ledger().book_free_failure(section, booking_of(allocation, start_ticks), kind, Layer::manager);
   }
   return fail(kind, Layer::manager,
               same_block ? "the block is already being freed, or its free failed before"
@@ -71,7 +62,7 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
 
 void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error,
                   bool first) {
-  Ledger& ledger = allocation.core->ledger();
+  Ledger& ledger = allocation.route->ledger();
   test_point(TestPoint::free_failed_before_move);
   if (first) {
     ledger.cell().failed_free_bytes.fetch_add(allocation.bytes, std::memory_order_relaxed);
@@ -80,14 +71,15 @@ void book_failure(Allocation const& allocation, flight::ThreadState& thread, std
   if (is_tracked(allocation)) {
     // Ours alone while it says `freeing`: the move cannot fail.
     static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::failed));
-    allocation.core->quarantine(allocation);
+    allocation.route->core().quarantine(allocation);
   }
   const LaneSection section{thread};
   ledger.book_free_failure(section, booking_of(allocation, start_ticks), error.kind, error.layer);
 }
 
 void book_success(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, EventKind kind) {
-  Ledger& ledger = allocation.core->ledger();
+  Ledger& ledger = allocation.route->ledger();
+  allocation.route->note_gone(thread);  // no more use of the route from here on
   if (is_tracked(allocation)) {
     flight::give_slot_back(thread, allocation.slot);
   } else {
@@ -119,13 +111,13 @@ Result<void> free_block(Allocation const& allocation, flight::ThreadState& threa
 }  // namespace
 
 void forget_failure(Allocation const& allocation) noexcept {
-  auto& cell = allocation.core->ledger().cell();
+  auto& cell = allocation.route->ledger().cell();
   cell.failed_free_bytes.fetch_sub(allocation.bytes, std::memory_order_relaxed);
   cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
 }
 
 Result<void> release(Allocation& allocation) {
-  if (allocation.core == nullptr) return success();  // empty, or released before
+  if (allocation.route == nullptr) return success();  // empty, or released before
   // In a forked child the device and the books are the parent's: letting go is all that may happen here.
   if (flight::in_forked_child()) {
     allocation.clear();
@@ -133,7 +125,7 @@ Result<void> release(Allocation& allocation) {
   }
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
   Result<void> freed = !is_tracked(allocation) || flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)
                            ? free_block(allocation, thread, start_ticks, false)
@@ -143,30 +135,30 @@ Result<void> release(Allocation& allocation) {
 }
 
 void release_or_count(Allocation& allocation) noexcept {
-  if (allocation.core == nullptr) return;
+  if (allocation.route == nullptr) return;
   // The failure was counted and the block kept for a retry: a destructor has nobody to tell.
   static_cast<void>(release(allocation));
 }
 
 bool host_accessible(Allocation const& allocation) noexcept {
-  return allocation.pointer != nullptr && allocation.core->resource().host_accessible();
+  return allocation.pointer != nullptr && allocation.route->resource().host_accessible();
 }
 
 Result<void> retry(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
     return fail(ErrorKind::double_free, Layer::manager, "the block is no longer in quarantine");
   }
-  allocation.core->ledger().tallies().retries.fetch_add(1, std::memory_order_relaxed);
+  allocation.route->ledger().tallies().retries.fetch_add(1, std::memory_order_relaxed);
   return free_block(allocation, thread, start_ticks, true);
 }
 
 bool write_off(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.core->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) return false;
   forget_failure(allocation);
   book_success(allocation, thread, start_ticks, EventKind::write_off);

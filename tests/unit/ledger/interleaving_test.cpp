@@ -11,6 +11,7 @@
 #include "ledger/protocol.hpp"
 #include "ledger/waiting.hpp"
 #include "managers.hpp"
+#include "stop_at.hpp"
 
 namespace headroom::test {
 namespace {
@@ -118,38 +119,6 @@ TEST(Interleaving, a_pressure_changed_by_another_between_look_and_cas_is_left_to
 #ifdef HEADROOM_TEST_POINTS
 
 // ── Between the steps of a manager ──
-
-// Stops the first thread that reaches `point`, until release() or the end of its scope.
-class StopAt {
-public:
-  explicit StopAt(TestPoint point) {
-    wanted = point;
-    state = kArmed;
-    test_point_handler.store(handle, std::memory_order_release);
-  }
-  ~StopAt() {
-    release();
-    test_point_handler.store(nullptr, std::memory_order_release);
-  }
-  StopAt(StopAt const&) = delete;
-  StopAt& operator=(StopAt const&) = delete;
-  static void wait_until_reached() { state.wait(kArmed); }
-  static void release() {
-    state = kReleased;
-    state.notify_all();
-  }
-
-private:
-  static constexpr int kArmed = 0, kReached = 1, kReleased = 2;
-  static void handle(TestPoint at) noexcept {
-    int expected = kArmed;
-    if (at != wanted || !state.compare_exchange_strong(expected, kReached)) return;
-    state.notify_all();
-    state.wait(kReached);
-  }
-  static inline TestPoint wanted{};
-  static inline std::atomic<int> state{kArmed};
-};
 
 // The books while an operation of 300 bytes stands at a point, beside 1,000 bytes that lie still.
 struct Standstill {

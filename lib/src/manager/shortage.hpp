@@ -1,0 +1,32 @@
+// Asking a route's resource for memory, and what is done before its "no" is believed.
+#pragma once
+
+#include <exception>
+
+#include <headroom/device.hpp>
+#include <headroom/error.hpp>
+
+#include "manager/errors.hpp"
+
+namespace headroom::manager {
+
+/// No exception leaves the library, whatever a user's resource throws.
+[[nodiscard]] inline Result<Block> ask_for_block(DeviceResource& resource, AllocRequest const& request) noexcept {
+  try {
+    return resource.allocate(request);
+  } catch (std::exception const& thrown) {
+    return fail(ErrorKind::driver, Layer::resource, resource_threw(thrown.what()));
+  } catch (...) {
+    return fail(ErrorKind::driver, Layer::resource, resource_threw(nullptr));
+  }
+}
+
+/// `block` is a refusal. If it says that the device had no room: frees that were made may still be pending on their streams. Takes those that are finished, then waits for
+/// one after the other, asking again whenever enough came back to try; bounded. The result is the block, or the last refusal.
+[[nodiscard]] Result<Block> ask_again_if_short(DeviceResource& resource, AllocRequest const& request,
+                                               Result<Block> block) noexcept;
+
+/// Waits for all pending frees. Errors: what the resource says.
+[[nodiscard]] Result<void> reap_all(DeviceResource& resource) noexcept;
+
+}  // namespace headroom::manager
