@@ -2,6 +2,8 @@
 #include <random>
 #include <vector>
 
+#include <headroom/raw_door.hpp>
+
 #include "managers.hpp"
 #include "timing.hpp"
 
@@ -44,6 +46,41 @@ void reserve_and_drop(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(manager.reserve_bytes(1024));
 }
 BENCHMARK(reserve_and_drop)->UseRealTime();
+
+// The same through the raw door: by pointer, the size given, as an adapter calls it. To be compared with `pair` of the same run.
+void raw_door_pair(benchmark::State& state) {
+  static RawDoor& door = *new RawDoor{RawDoor::create(shared_manager()).value()};
+  Sampler sampler;
+  for (auto _ : state) {
+    sampler.run([&] {
+      auto pointer = door.allocate(1024, kMinimumAlignment, {}, kTag);
+      benchmark::DoNotOptimize(pointer);
+      benchmark::DoNotOptimize(door.deallocate(*pointer, 1024));
+    });
+  }
+  sampler.report(state);
+  target(state, state.threads() == 1 ? 140 : 0);
+}
+BENCHMARK(raw_door_pair)->Apply(all_thread_counts);
+
+// The same, with others live: the map is no longer in the nearest cache.
+void raw_door_pair_with_live_blocks(benchmark::State& state) {
+  auto door = RawDoor::create(shared_manager()).value();
+  std::vector<void*> held;
+  for (std::int64_t i = 0; i < state.range(0); ++i) held.push_back(door.allocate(1024, kMinimumAlignment, {}, kTag).value());
+  std::minstd_rand random{1};
+  Sampler sampler;
+  for (auto _ : state) {
+    auto& place = held[random() % held.size()];
+    sampler.run([&] {
+      benchmark::DoNotOptimize(door.deallocate(place, 1024));
+      place = *door.allocate(1024, kMinimumAlignment, {}, kTag);
+    });
+  }
+  sampler.report(state);
+  for (void* pointer : held) static_cast<void>(door.deallocate(pointer, 1024));
+}
+BENCHMARK(raw_door_pair_with_live_blocks)->Arg(64)->Arg(20'000)->UseRealTime();
 
 // Frees a random one of `live` blocks and allocates it anew.
 void pair_with_live_blocks(benchmark::State& state) {

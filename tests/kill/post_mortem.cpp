@@ -224,13 +224,14 @@ PostMortem examine(std::string const& path, Truths const& truths) {
 }
 
 const char* step_name(std::size_t step) {
-  static constexpr std::array<const char*, Standing::kSteps> kNames{
-      "begun",          "before claim",       "claimed",       "driver delivered", "slot taken",    "admitted",
-      "before publish", "before record",      "before driver", "driver accepted",  "slot cleared",  "retired",
-      "unclaimed",      "refused, try again", "refused",       "refusal: record",  "free failed",   "free failed: record",
-      "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",     "pressure moved",
-      "before sleep",   "thread ends",        "before claim",  "claimed",          "named unspent", "taken of the rest",
-      "spent",          "before drop",        "unspent less",  "drop: bytes back"};
+  static constexpr auto kNames = std::to_array(
+      {"begun",          "before claim",       "claimed",       "driver delivered", "slot taken",        "admitted",
+       "before publish", "before record",      "before driver", "driver accepted",  "slot cleared",      "retired",
+       "unclaimed",      "refused, try again", "refused",       "refusal: record",  "free failed",       "free failed: record",
+       "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",         "pressure moved",
+       "before sleep",   "thread ends",        "before claim",  "claimed",          "named unspent",     "taken of the rest",
+       "spent",          "before drop",        "unspent less",  "drop: bytes back", "account: unpended", "account: retired"});
+  static_assert(kNames.size() == Standing::kSteps);
   return step < kNames.size() ? kNames[step] : "?";
 }
 

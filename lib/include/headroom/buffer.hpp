@@ -68,7 +68,8 @@ struct AllocArguments {
   std::uint64_t alignment = kMinimumAlignment;
   StreamId stream{};
   AllocTag tag{};
-  bool typed = true;  ///< false: alloc_raw
+  bool typed = true;           ///< counted as alloc_count counts; false: a raw request
+  bool needs_runtime = false;  ///< alloc_raw: without one there is no other way
 };
 /// Fills `allocation` where it will stay, all of it, unless there is an error: copies would cost more than the books.
 [[nodiscard]] std::optional<Error> allocate(Route& route, AllocArguments const& arguments, std::source_location const& site,
@@ -119,7 +120,12 @@ template <DeviceRepr T>
           .tag = options.tag};
 }
 [[nodiscard]] inline AllocArguments raw_arguments(std::size_t bytes, AllocOptions const& options) noexcept {
-  return {.count = bytes, .alignment = options.alignment, .stream = options.stream, .tag = options.tag, .typed = false};
+  return {.count = bytes,
+          .alignment = options.alignment,
+          .stream = options.stream,
+          .tag = options.tag,
+          .typed = false,
+          .needs_runtime = true};
 }
 }  // namespace manager
 

@@ -18,6 +18,7 @@
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
 #include <headroom/pressure.hpp>
+#include <headroom/raw_door.hpp>
 #include <headroom/reservation.hpp>
 #include <headroom/resource_decorator.hpp>
 #include <headroom/runtime.hpp>

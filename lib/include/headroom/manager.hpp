@@ -32,6 +32,10 @@
 
 namespace headroom {
 
+namespace manager {
+class DoorCore;
+}  // namespace manager
+
 /// The result of recomputing the books from the live table.
 struct AuditReport {
   std::uint64_t claimed = 0, allocated = 0, peak = 0, unspent = 0;
@@ -157,6 +161,7 @@ public:
   [[nodiscard]] std::optional<std::uint32_t> ledger_cell() const noexcept;
 
 private:
+  friend class manager::DoorCore;
   explicit GpuMemoryManager(manager::Route& route) noexcept;
   manager::Route* route_;
 };

@@ -91,7 +91,8 @@ template <class Funds>
                         .tag = tag,
                         .place = ledger.tag_place(tag),
                         .site = flight::intern_site(site)};
-  if (!arguments.typed && !route.has_runtime()) return refuse_at_once(request, ErrorKind::no_runtime, no_runtime_message());
+  if (arguments.needs_runtime && !route.has_runtime())
+    return refuse_at_once(request, ErrorKind::no_runtime, no_runtime_message());
   if (!bytes) return refuse_at_once(request, ErrorKind::overflow, overflow_message(arguments.count, arguments.element_bytes));
   if (*bytes > ledger::kBytesMask) return refuse_at_once(request, ErrorKind::overflow, too_large_message(*bytes));
   if (!is_power_of_two(arguments.alignment)) {

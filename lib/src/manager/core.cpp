@@ -29,6 +29,10 @@ Registry& registry() {
   return instance;
 }
 
+bool same_block(Allocation const& a, Allocation const& b) noexcept {
+  return a.slot == b.slot && a.slot_generation == b.slot_generation;
+}
+
 }  // namespace
 
 Result<Route*> Core::open(Device device, MemoryBudget budget, std::string_view name, std::optional<DeviceRuntime> runtime) {
@@ -165,6 +169,17 @@ void Core::quarantine(Allocation const& allocation) noexcept {
 std::vector<Allocation> Core::take_quarantine() {
   const std::scoped_lock lock{quarantine_mutex_};
   return std::exchange(quarantine_, {});
+}
+
+void Core::leave_quarantine(Allocation const& allocation) noexcept {
+  const std::scoped_lock lock{quarantine_mutex_};
+  std::erase_if(quarantine_, [&](Allocation const& other) { return same_block(other, allocation); });
+}
+
+void Core::correct_quarantine(Allocation const& allocation) noexcept {
+  const std::scoped_lock lock{quarantine_mutex_};
+  const auto found = std::ranges::find_if(quarantine_, [&](Allocation const& other) { return same_block(other, allocation); });
+  if (found != quarantine_.end()) *found = allocation;
 }
 
 }  // namespace headroom::manager

@@ -40,6 +40,10 @@ public:
   /// Never fails the caller: without memory for the list the block only stays charged.
   void quarantine(Allocation const& allocation) noexcept;
   [[nodiscard]] std::vector<Allocation> take_quarantine();
+  /// Takes this one out again, if it is in the list.
+  void leave_quarantine(Allocation const& allocation) noexcept;
+  /// The block in the list becomes this copy of it, which differs in what a retry needs (the stream).
+  void correct_quarantine(Allocation const& allocation) noexcept;
 
 private:
   Core() = default;

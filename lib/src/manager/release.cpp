@@ -148,11 +148,17 @@ Result<void> retry(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
   const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
-  if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
+  if (is_tracked(allocation) &&
+      !flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
     return fail(ErrorKind::double_free, Layer::manager, "the block is no longer in quarantine");
   }
   allocation.route->ledger().tallies().retries.fetch_add(1, std::memory_order_relaxed);
   return free_block(allocation, thread, start_ticks, true);
+}
+
+Result<void> retry_by_owner(Allocation const& allocation) {
+  if (is_tracked(allocation)) allocation.route->core().leave_quarantine(allocation);
+  return retry(allocation);
 }
 
 bool write_off(Allocation const& allocation) {
