@@ -45,7 +45,7 @@ constexpr std::array<Unit, 21> kUnits{{
 }};
 
 tl::unexpected<Error> refuse(ErrorKind kind, std::string_view text, std::string_view why) {
-  return fail(kind, Layer::request, "size " + quoted(text) + ": " + std::string{why});
+  return fail(kind, Layer::request, "size " + in_quotes(text) + ": " + std::string{why});
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -134,7 +134,7 @@ Result<std::uint64_t> parse_byte_size(std::string_view text, std::optional<std::
     }
     return static_cast<std::uint64_t>(bytes);
   }
-  return refuse(ErrorKind::parse, text, "unknown unit " + quoted(rest) + "; " + std::string{kExpected});
+  return refuse(ErrorKind::parse, text, "unknown unit " + in_quotes(rest) + "; " + std::string{kExpected});
 }
 
 Result<BudgetText> parse_budget(std::string_view text, std::optional<std::uint64_t> device_total) {

@@ -2,7 +2,7 @@
 
 namespace headroom {
 
-std::string quoted(std::string_view text, std::size_t max_length) {
+std::string in_quotes(std::string_view text, std::size_t max_length) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string result = "'";
   for (char const c : text.substr(0, max_length)) {

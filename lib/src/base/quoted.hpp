@@ -9,6 +9,6 @@
 namespace headroom {
 
 /// `text` in single quotes: control characters and bytes outside ASCII as \xNN, cut to about `max_length` characters.
-[[nodiscard]] std::string quoted(std::string_view text, std::size_t max_length = 60);
+[[nodiscard]] std::string in_quotes(std::string_view text, std::size_t max_length = 60);
 
 }  // namespace headroom

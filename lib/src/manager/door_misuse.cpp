@@ -98,7 +98,7 @@ DoorCore::Misuse DoorCore::examine_absent(Wanted const& wanted) {
   for (DoorCore* door : doors) {
     auto block = door == this ? std::nullopt : door->map_.find(wanted.pointer);
     if (!block) continue;
-    std::string sentence = at + " belongs to another door, of manager " + quoted(door->manager_name()) + ": " +
+    std::string sentence = at + " belongs to another door, of manager " + in_quotes(door->manager_name()) + ": " +
                            bytes_text(block->allocation.bytes) + " " + allocated_by(*block) + "; free it there";
     return {.kind = ErrorKind::wrong_owner, .sentence = std::move(sentence), .block = block};
   }
@@ -109,18 +109,18 @@ DoorCore::Misuse DoorCore::examine_absent(Wanted const& wanted) {
   }
   if (const auto owner = owner_without_door(wanted.pointer)) {
     return {.kind = ErrorKind::wrong_owner,
-            .sentence = at + " belongs to a buffer of manager " + quoted(*owner) + ", which frees it itself"};
+            .sentence = at + " belongs to a buffer of manager " + in_quotes(*owner) + ", which frees it itself"};
   }
   for (DoorCore* door : doors) {
     if (door == this) continue;
     if (auto free = door->map_.find_recent(wanted.pointer, 0)) {
       std::string sentence = at + " is no longer allocated: " + freed_first(*free) + ", through another door, of manager " +
-                             quoted(door->manager_name());
+                             in_quotes(door->manager_name());
       return {.kind = ErrorKind::double_free, .sentence = std::move(sentence), .first = free};
     }
     if (auto block = door->map_.find_around(wanted.pointer)) {
       return {.kind = ErrorKind::unknown_pointer,
-              .sentence = inside_of(wanted.pointer, *block) + ", of another door, of manager " + quoted(door->manager_name()),
+              .sentence = inside_of(wanted.pointer, *block) + ", of another door, of manager " + in_quotes(door->manager_name()),
               .block = block};
     }
   }

@@ -64,7 +64,7 @@ std::string_view reason_of(std::string_view value) {
 
 std::string describe_column(Column const& column, std::string_view value) {
   std::string text = column.name == "action" && !value.empty() ? "unknown action" : std::string{column.name};
-  text += ' ' + quoted(value);
+  text += ' ' + in_quotes(value);
   text += column.name == "action" && !value.empty() ? "" : reason_of(value);
   return text + "; expected " + std::string{column.expected};
 }
@@ -91,32 +91,33 @@ std::string describe_bad_record(std::string_view line, bool is_unfinished) {
   auto const columns = split_columns(line);
   auto const is_last_bad = columns.size() == kColumns.size() && !is_good_column(kColumns.back(), columns.back());
   if (is_unfinished && (columns.size() < kColumns.size() || is_last_bad)) {
-    return "the last line " + quoted(line) + " is cut off; expected the six columns " + std::string{kCsvHeader} +
+    return "the last line " + in_quotes(line) + " is cut off; expected the six columns " + std::string{kCsvHeader} +
            " and a line end";
   }
   if (columns.size() != kColumns.size()) {
     auto const count = columns.size() > 100 ? std::string{"more than 100"} : std::to_string(columns.size());
-    return "the line " + quoted(line) + " has " + count + (columns.size() == 1 ? " column" : " columns") +
+    return "the line " + in_quotes(line) + " has " + count + (columns.size() == 1 ? " column" : " columns") +
            "; expected the six columns " + std::string{kCsvHeader} +
            (columns.size() < kColumns.size() ? " (is it cut off?)" : "");
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (!is_good_column(kColumns[i], columns[i])) return describe_column(kColumns[i], columns[i]);
   }
-  return "the line " + quoted(line) + " is no record; expected the six columns " + std::string{kCsvHeader};
+  return "the line " + in_quotes(line) + " is no record; expected the six columns " + std::string{kCsvHeader};
 }
 
 std::string describe_bad_header(std::string_view line) {
   auto const header = std::string{kCsvHeader};
-  if (!line.empty() && kCsvHeader.starts_with(line)) return "the header line " + quoted(line) + " is cut off; expected " + header;
+  if (!line.empty() && kCsvHeader.starts_with(line))
+    return "the header line " + in_quotes(line) + " is cut off; expected " + header;
   // The look of a record, or of a header in another order: such a file is RMM's kind, and it helps more to say what is missing.
   auto const columns = split_columns(line);
   auto const is_record = columns.size() == kColumns.size() && is_good_column(kColumns[2], columns[2]);
   if (line.empty() || is_record) return "the header line is missing; expected " + header + " before the first record";
   if (line.find("Action") != std::string_view::npos || line.find("Pointer") != std::string_view::npos) {
-    return "header line " + quoted(line) + "; expected exactly " + header;
+    return "header line " + in_quotes(line) + "; expected exactly " + header;
   }
-  return "a file of no known kind: it begins with " + quoted(line, 40) + "; expected RMM's CSV log (first line " + header +
+  return "a file of no known kind: it begins with " + in_quotes(line, 40) + "; expected RMM's CSV log (first line " + header +
          "), plain, .xz or .gz";
 }
 

@@ -22,7 +22,7 @@ constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
 
 tl::unexpected<Error> io_error(std::string const& path, std::string_view what, int code) {
   return fail(ErrorKind::io, Layer::request,
-              "the log " + quoted(path) + " cannot be " + std::string{what} + ": " + std::generic_category().message(code));
+              "the log " + in_quotes(path) + " cannot be " + std::string{what} + ": " + std::generic_category().message(code));
 }
 
 // A lock would be held over writes to a file. Nobody has to wait here: a sink has one caller, and a second one is told so.
@@ -44,7 +44,7 @@ private:
 
 tl::unexpected<Error> second_caller(std::string const& path) {
   return fail(ErrorKind::invalid_argument, Layer::request,
-              "the log " + quoted(path) + " is being written by another caller; expected one follower for each CsvSink");
+              "the log " + in_quotes(path) + " is being written by another caller; expected one follower for each CsvSink");
 }
 
 }  // namespace

@@ -141,11 +141,11 @@ TEST(Fail, makes_an_error_of_every_result) {
 }
 
 TEST(Quoted, escapes_and_shortens) {
-  EXPECT_EQ(quoted("plain"), "'plain'");
-  EXPECT_EQ(quoted("a\nb\tc\r"), "'a\\nb\\tc\\r'");
-  EXPECT_EQ(quoted(std::string_view{"\0\x1b\x7f\xfd", 4}), "'\\x00\\x1b\\x7f\\xfd'");
-  EXPECT_EQ(quoted("abcdef", 3), "'abc…'");
-  EXPECT_EQ(quoted("abc", 3), "'abc'");
+  EXPECT_EQ(in_quotes("plain"), "'plain'");
+  EXPECT_EQ(in_quotes("a\nb\tc\r"), "'a\\nb\\tc\\r'");
+  EXPECT_EQ(in_quotes(std::string_view{"\0\x1b\x7f\xfd", 4}), "'\\x00\\x1b\\x7f\\xfd'");
+  EXPECT_EQ(in_quotes("abcdef", 3), "'abc…'");
+  EXPECT_EQ(in_quotes("abc", 3), "'abc'");
 }
 
 }  // namespace
