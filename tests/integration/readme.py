@@ -13,6 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = ("ten_lines", "whole_device")
 BIN = pathlib.Path(os.environ["HEADROOM_COMMAND"]).parent
 
 
@@ -33,19 +34,23 @@ def fenced(language):
 
 
 class Readme(unittest.TestCase):
-    def test_ten_lines_are_those_of_the_example(self):
-        source = (ROOT / "tests/examples/ten_lines.cpp").read_text(encoding="utf-8")
-        body = source.split("// [readme]\n")[1]
-        lines = [line[2:] if line.startswith("  ") else line for line in body.rstrip().splitlines()]
-        expected = "\n".join(line for line in lines).rstrip()
-        self.assertIn(expected, [block.split("\n\n", 1)[1].rstrip() for block in fenced("cpp")])
+    def test_samples_are_those_of_the_examples(self):
+        blocks = [block.removeprefix("#include <headroom/headroom.hpp>\n\n").rstrip() for block in fenced("cpp")]
+        self.assertEqual(len(blocks), len(EXAMPLES))
+        for example in EXAMPLES:
+            with self.subTest(example=example):
+                body = (ROOT / f"tests/examples/{example}.cpp").read_text(encoding="utf-8").split("// [readme]\n")[1]
+                lines = [line[2:] if line.startswith("  ") else line for line in body.rstrip().splitlines()]
+                self.assertIn("\n".join(lines).rstrip(), blocks)
 
-    def test_ten_lines_print_what_the_readme_says(self):
-        with tempfile.TemporaryDirectory() as folder:
-            run = subprocess.run([BIN / "example_ten_lines"], capture_output=True, text=True, timeout=60,
-                                 env={**os.environ, "HEADROOM_DIR": folder}, check=False)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn(run.stdout.strip(), [block.strip() for block in fenced("")])
+    def test_samples_print_what_the_readme_says(self):
+        for example in EXAMPLES:
+            with self.subTest(example=example), tempfile.TemporaryDirectory() as folder:
+                run = subprocess.run([BIN / f"example_{example}"], capture_output=True, text=True, timeout=60,
+                                     env={**os.environ, "HEADROOM_DIR": folder, "HEADROOM_QUIET": "1"}, check=False)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(run.stderr, "")
+                self.assertIn(run.stdout.strip(), [block.strip() for block in fenced("")])
 
     def test_every_command_runs_or_is_run_by_ci(self):
         commands = [line for block in fenced("sh") for line in block.splitlines() if line.strip()]
