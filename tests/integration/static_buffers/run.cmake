@@ -1,0 +1,13 @@
+# cmake -DPROGRAM=… -DHOW=… -P run.cmake: the program ends with 7 and with at most one line on stderr.
+execute_process(COMMAND ${PROGRAM} ${HOW} RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_VARIABLE output TIMEOUT 60)
+if(NOT status STREQUAL "7")
+  message(FATAL_ERROR "${HOW}: exit status ${status}, expected 7\n${errors}")
+endif()
+string(REGEX MATCHALL "\n" lines "${errors}")
+list(LENGTH lines count)
+if(count GREATER 1)
+  message(FATAL_ERROR "${HOW}: ${count} lines on stderr, expected at most one\n${errors}")
+endif()
+if(NOT output STREQUAL "")
+  message(FATAL_ERROR "${HOW}: it wrote to stdout\n${output}")
+endif()
