@@ -1,7 +1,9 @@
 // alloc<T> and its free with everything on: budget, peak, tags, live table, histograms, pressure, two events.
+#include <memory>
 #include <random>
 #include <vector>
 
+#include <headroom/device_account.hpp>
 #include <headroom/raw_door.hpp>
 
 #include "managers.hpp"
@@ -28,6 +30,57 @@ void pair(benchmark::State& state) {
   target(state, state.threads() == 1 ? 100 : state.threads() == 8 ? 1900 : 0);
 }
 BENCHMARK(pair)->Apply(all_thread_counts);
+
+/// A NullResource that can stand below an overlay, which wants its uses tracked. As cheap: its calls are not virtual.
+class TrackingNullResource final : public DeviceResource {
+public:
+  [[nodiscard]] Result<Block> allocate(AllocRequest const& request) override { return null_.allocate(request); }
+  [[nodiscard]] Result<void> deallocate(Block const& block) override { return null_.deallocate(block); }
+  [[nodiscard]] std::uint64_t bytes_outstanding() const noexcept override { return 0; }
+  [[nodiscard]] bool tracks_uses() const noexcept override { return true; }
+  [[nodiscard]] bool reports_returns() const noexcept override { return true; }
+  [[nodiscard]] std::string_view name() const noexcept override { return "tracking-null"; }
+
+private:
+  NullResource null_;
+};
+
+// A device with a plain manager, one through a runtime over the device's own resource, an overlay of the plain one, and one through a
+// budget of the device.
+struct Ways {
+  Device device = Device::custom("ways", std::make_shared<TrackingNullResource>()).value();
+  MemoryBudget budget = MemoryBudget::with_limit(std::uint64_t{1} << 40);
+  DeviceRuntime own = DeviceRuntime::create(device).value();
+  DeviceRuntime budgeted = DeviceRuntime::create(device, {.stack = GlobalDeviceBudget::create(device, budget).value()}).value();
+  GpuMemoryManager plain = GpuMemoryManager::create(device, budget, "ways-plain").value();
+  GpuMemoryManager with_runtime = GpuMemoryManager::with_runtime(device, budget, own, "ways-runtime").value();
+  GpuMemoryManager overlay = plain.with_runtime_overlay(own).value();
+  GpuMemoryManager with_device_budget = GpuMemoryManager::with_runtime(device, budget, budgeted, "ways-budget").value();
+};
+
+Ways& ways() {
+  static Ways& instance = *new Ways;
+  return instance;
+}
+
+void run_pairs(benchmark::State& state, GpuMemoryManager& manager) {
+  Sampler sampler;
+  for (auto _ : state) {
+    sampler.run([&] { benchmark::DoNotOptimize(manager.alloc<std::byte>(1024, kTag)); });
+  }
+  sampler.report(state);
+}
+
+// `pair` again, beside the managers that share its device.
+void pair_of_plain(benchmark::State& state) { run_pairs(state, ways().plain); }
+BENCHMARK(pair_of_plain)->Apply(all_thread_counts);
+void pair_with_runtime(benchmark::State& state) { run_pairs(state, ways().with_runtime); }
+BENCHMARK(pair_with_runtime)->Apply(all_thread_counts);
+// To cost within 10 ns of a plain one, as a reservation's does.
+void pair_of_overlay(benchmark::State& state) { run_pairs(state, ways().overlay); }
+BENCHMARK(pair_of_overlay)->Apply(all_thread_counts);
+void pair_with_device_budget(benchmark::State& state) { run_pairs(state, ways().with_device_budget); }
+BENCHMARK(pair_with_device_budget)->Apply(all_thread_counts);
 
 // The same out of a reservation; the freed bytes go to the common budget.
 void pair_from_reservation(benchmark::State& state) {

@@ -4,6 +4,10 @@
 #include <thread>
 #include <vector>
 
+#include <headroom/device_account.hpp>
+#include <headroom/logging_resource.hpp>
+
+#include "device_budgets.hpp"
 #include "fake_stack.hpp"
 #include "managers.hpp"
 #include "scale.hpp"
@@ -35,6 +39,44 @@ TEST(Shortage, a_tight_loop_through_a_runtime_is_never_refused) {
   FakeRuntime fake{{}, kTight};
   auto manager = fake.manager(MemoryBudget::with_limit(kMiB));
   loop_at_the_limit(manager, scaled(1'000'000));
+}
+
+// The usual stack: the account is the limit, the device below has room enough; and both at the same byte.
+TEST(Shortage, a_tight_loop_through_a_device_budget_of_one_block_is_never_refused) {
+  for (const std::uint64_t device_bytes : {4 * kMiB, kMiB}) {
+    auto host = HostResource::create({.total_bytes = device_bytes, .touch_memory = false, .stream_ordered = true}).value();
+    const auto device = host_device_over(host).value();
+    auto budget =
+        GlobalDeviceBudget::create(device, MemoryBudget::with_limit(kMiB), LoggingResource::create(host).value()).value();
+    auto manager = GpuMemoryManager::with_runtime(device, MemoryBudget::with_limit(kMiB),
+                                                  DeviceRuntime::create(device, {.stack = budget}).value())
+                       .value();
+    loop_at_the_limit(manager, scaled(1'000'000));
+    EXPECT_EQ(budget->account().stats().refusals, 0U);
+    EXPECT_EQ(budget->account().peak_bytes(), kMiB);
+    ASSERT_TRUE(manager.reap_pending_deallocations());
+    expect_empty(budget->account());
+    EXPECT_EQ(host->bytes_outstanding(), 0U);
+  }
+}
+
+TEST(Shortage, a_tight_loop_of_reservations_of_a_device_budget_is_never_refused) {
+  auto host = HostResource::create(kTight).value();
+  const auto device = host_device_over(host).value();
+  auto budget = GlobalDeviceBudget::create(device, MemoryBudget::with_limit(kMiB)).value();
+  auto manager = GpuMemoryManager::with_runtime(device, MemoryBudget::with_limit(kMiB),
+                                                DeviceRuntime::create(device, {.stack = budget}).value())
+                     .value();
+  const std::uint64_t rounds = scaled(100'000);
+  std::uint64_t refused = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    auto reservation = manager.reserve_bytes(kMiB);
+    if (!reservation || !reservation->alloc<std::byte>(kMiB / 2) || !reservation->alloc<std::byte>(kMiB / 2)) ++refused;
+  }
+  EXPECT_EQ(refused, 0U) << "of " << rounds;
+  ASSERT_TRUE(manager.reap_pending_deallocations());
+  expect_empty(budget->account());
+  EXPECT_EQ(manager.claimed_bytes(), 0U);
 }
 
 TEST(Shortage, a_tight_loop_of_reservations_is_never_refused) {
