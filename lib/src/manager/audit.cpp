@@ -36,7 +36,8 @@ AuditReport GpuMemoryManager::audit() const {
   auto& ledger = route_->ledger();
   AuditReport report;
   const auto words = ledger.words();
-  report.claimed = words.claimed;
+  // The word itself: readers are shown at least what is allocated, which would hide a claim that was given back twice.
+  report.claimed = ledger.cell().claim.load(std::memory_order_seq_cst) & flight::kBytesMask;
   report.allocated = words.allocated;
   report.peak = words.peak;
   auto const& cell = ledger.cell();
