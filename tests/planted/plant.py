@@ -68,7 +68,7 @@ BUGS = (
   const std::uint64_t alloc_word = ledger.admit(*bytes);"""),),
         ("unit_ledger",), (gtest("unit_ledger", "Points/AllocatingAtEveryPoint.*"),)),
     Bug("refuses_at_first_sight",
-        ((PROTOCOL, "if (again == seen) {", "if (again == seen || again != seen) {"),),
+        ((PROTOCOL, "if (again == seen) {\n          return {.outcome", "if (again == seen || again != seen) {\n          return {.outcome"),),
         ("model_claim",), (["bin/model_claim", "claim_limit.exhaustive"],)),
     Bug("limit_without_version",
         ((PROTOCOL, """    Atomics::store_seq_cst(limit_word, limit);
