@@ -1,4 +1,4 @@
-// The figures of a history: those of /work/shared/traces/README.md for the shipped ones, by hand for the rest.
+// The figures of a history: those that were recorded beside the shipped ones, by hand for the rest.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
