@@ -230,7 +230,8 @@ const char* step_name(std::size_t step) {
        "unclaimed",      "refused, try again", "refused",       "refusal: record",  "free failed",       "free failed: record",
        "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",         "pressure moved",
        "before sleep",   "thread ends",        "before claim",  "claimed",          "named unspent",     "taken of the rest",
-       "spent",          "before drop",        "unspent less",  "drop: bytes back", "account: unpended", "account: retired"});
+       "spent",          "before drop",        "unspent less",  "drop: bytes back", "account: unpended", "account: retired",
+       "room: looked",   "room: refused"});
   static_assert(kNames.size() == Standing::kSteps);
   return step < kNames.size() ? kNames[step] : "?";
 }

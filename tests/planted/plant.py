@@ -75,6 +75,12 @@ BUGS = (
     Atomics::fetch_add_seq_cst(claim_word, kNumberOne);
 """, "    static_cast<void>(claim_word);\n    Atomics::store_seq_cst(limit_word, limit);\n"),),
         ("model_claim",), (["bin/model_claim", "claim_limit.exhaustive"],)),
+    Bug("frees_on_their_way_back_forgotten",
+        (("lib/src/device/account_room.cpp", "can_fit(bytes, attempt.claim, after.bytes)",
+          "can_fit(bytes, attempt.claim, pending_free_bytes())"),),
+        ("unit_device",),
+        (gtest("unit_device", "DeviceAccountRoom.a_free_that_is_no_longer_pending_and_still_allocated_is_waited_for"),
+         gtest("unit_device", "DeviceAccountRoom.a_free_that_is_no_longer_allocated_and_still_claimed_is_waited_for"))),
     Bug("mapped_through_the_lock",
         (("lib/src/flight/flight_file.cpp", "PROT_READ | PROT_WRITE, MAP_SHARED, mapping_fd, 0);",
           "PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);"),),

@@ -48,8 +48,10 @@ enum class TestPoint : std::uint8_t {
   // Device accounts: memory is the device's again.
   return_before_retire,   ///< no longer pending, still allocated
   return_before_unclaim,  ///< no longer allocated, still claimed
+  room_before_claim,      ///< short of room: the frees under way were looked at
+  room_after_claim,       ///< … the claim was refused, and they are about to be looked at again
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::return_before_unclaim) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::room_after_claim) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

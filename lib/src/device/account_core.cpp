@@ -148,27 +148,39 @@ void AccountCore::leave(std::weak_ptr<DeviceResource> const& inner) noexcept {
   if (--seats_ == 0) ledger_.close();
 }
 
-// Pending falls before allocated, allocated before claimed: pending ≤ allocated ≤ claimed at every instant.
+// Pending falls before allocated, allocated before claimed: pending ≤ allocated ≤ claimed at every instant. Last the frees under way:
+// claimed bytes that are live no more are always found there.
 void AccountCore::returned(std::uint64_t bytes) noexcept {
   if (bytes == 0 || flight::in_forked_child()) return;
   flight::ThreadState& thread = flight::this_thread();
   const AccountScope scope{thread, ledger_, flight::InFlight::freeing, bytes};
-  undo_free(bytes);
+  ledger_.cell().pending_free_bytes.fetch_sub(bytes, std::memory_order_acq_rel);
   test_point(TestPoint::return_before_retire);
   static_cast<void>(ledger_.retire(bytes));
   test_point(TestPoint::return_before_unclaim);
   const flight::LaneSection section{thread};
   ledger_.unclaim(bytes, section);
+  end_free(bytes);
 }
 
-// The pending word: written by whoever frees and by whoever reaps, read by shortages and by readers of the file. Release on both ends
-// and acquire where it is read, so that a shortage that sees a free pending also finds it below.
+// The pending word is for readers of the file; release and acquire as with the other books.
 void AccountCore::begin_free(std::uint64_t bytes) noexcept {
+  frees_under_way_.fetch_add(bytes, std::memory_order_acq_rel);
   ledger_.cell().pending_free_bytes.fetch_add(bytes, std::memory_order_acq_rel);
 }
 
 void AccountCore::undo_free(std::uint64_t bytes) noexcept {
   ledger_.cell().pending_free_bytes.fetch_sub(bytes, std::memory_order_acq_rel);
+  end_free(bytes);
+}
+
+void AccountCore::end_free(std::uint64_t bytes) noexcept {
+  frees_under_way_.fetch_add(flight::kNumberOne - bytes, std::memory_order_acq_rel);
+}
+
+AccountCore::FreesUnderWay AccountCore::frees_under_way() const noexcept {
+  const std::uint64_t word = frees_under_way_.load(std::memory_order_acquire);
+  return {.bytes = word & flight::kBytesMask, .ended = word >> flight::kBytesBits};
 }
 
 std::uint64_t AccountCore::pending_free_bytes() const noexcept {

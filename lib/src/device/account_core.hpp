@@ -8,6 +8,7 @@
 // is held over a call into a resource.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,13 @@ public:
   void undo_free(std::uint64_t bytes) noexcept;
   [[nodiscard]] std::uint64_t pending_free_bytes() const noexcept;
 
+  /// Frees under way at one instant, for a shortage that looks at the claim word between two looks at this one.
+  struct FreesUnderWay {
+    std::uint64_t bytes = 0;  ///< on their way below, pending there, or on their way back: claimed still, and live no more
+    std::uint64_t ended = 0;  ///< how many have ended, in 20 bits
+  };
+  [[nodiscard]] FreesUnderWay frees_under_way() const noexcept;
+
   /// What became of a claim that had to make room first.
   struct Attempt {
     ledger::ClaimResult claim;
@@ -83,6 +91,7 @@ private:
   [[nodiscard]] bool device_still_there() const noexcept { return !key_.uuid.empty() || !device_resource_.expired(); }
   [[nodiscard]] bool can_be_used_again() const noexcept;
   [[nodiscard]] Reaped reap(ReapMode mode);
+  void end_free(std::uint64_t bytes) noexcept;
   [[nodiscard]] std::vector<std::shared_ptr<DeviceResource>> stacks() const;
 
   // Guarded by the registry's mutex; the name is constant while the account is open.
@@ -93,6 +102,11 @@ private:
   std::string name_;
 
   ledger::Ledger ledger_;
+  // FreesUnderWay in one word: ended (20) | bytes (44). Written by whoever frees and by whoever reaps, read by shortages. The published
+  // pending word cannot serve them: its bytes leave it before they leave the claim (the books' order), and a free that came and went
+  // between two looks at it is seen by neither. acq_rel and acquire: who sees a free ended sees its bytes gone from the claim, and who
+  // sees a claim made after a free sees that free.
+  alignas(64) std::atomic<std::uint64_t> frees_under_way_{0};
   mutable std::mutex stacks_mutex_;                      // guards what follows
   std::vector<std::weak_ptr<DeviceResource>> stacks_{};  // one for each seat
 };

@@ -1,8 +1,8 @@
 // Making room in an account: the frees that a claim may hope for, and how long.
 //
-// A refusal may be spoken when the request did not fit at one instant, with every pending byte counted as free. The claim itself looks
-// at one instant; `pending` is read on both sides of it and the larger taken, so that a free that became pending or came back meanwhile
-// costs one more round and never a refusal.
+// A refusal may be spoken when the request did not fit at one instant, with the bytes of every free under way counted as free. The claim
+// itself looks at one instant; the frees under way are looked at on both sides of it. If none ended between the two looks, the second
+// holds at least what was under way at that instant; if one did, that costs one more round and never a refusal.
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -10,6 +10,7 @@
 
 #include <headroom/resource_decorator.hpp>
 
+#include "base/test_point.hpp"
 #include "device/account_core.hpp"
 
 namespace headroom::device {
@@ -96,11 +97,14 @@ AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim
   const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
   Pause pause;
   for (std::uint32_t round = 0;; ++round) {
-    const std::uint64_t before = pending_free_bytes();
+    const FreesUnderWay before = frees_under_way();
+    test_point(TestPoint::room_before_claim);
     attempt.claim = (ledger_.*claim)(bytes);
     if (attempt.claim.outcome != ledger::ClaimOutcome::refused) break;
-    const std::uint64_t hoped_for = std::max(before, pending_free_bytes());
-    if (hoped_for == 0 || attempt.reap_failure || !can_fit(bytes, attempt.claim, hoped_for)) break;
+    test_point(TestPoint::room_after_claim);
+    const FreesUnderWay after = frees_under_way();
+    const bool fits_later = after.ended != before.ended || can_fit(bytes, attempt.claim, after.bytes);
+    if (attempt.reap_failure || !fits_later) break;
     const bool late = std::chrono::steady_clock::now() > deadline;
     if (late && round >= kFewestRounds) break;
     Reaped reaped = reap(ReapMode::synchronize_next);
