@@ -67,7 +67,7 @@ inline void expect_empty(DeviceAccount const& account) {
   EXPECT_EQ(stats.pending_free, 0U);
   EXPECT_EQ(stats.unspent, 0U);
   EXPECT_EQ(stats.unspent_reservations, 0U);
-  EXPECT_EQ(stats.tag_bytes, 0U);
+  EXPECT_EQ(stats.tag_bytes.value_or(0), 0U);
   EXPECT_EQ(stats.allocations, stats.frees);
   if (account.ledger_cell()) {
     EXPECT_EQ(snapshot_of(account).in_flight_bytes, 0U);
@@ -78,7 +78,10 @@ inline void expect_empty(DeviceAccount const& account) {
 inline void expect_balanced(DeviceAccount const& account) {
   const auto stats = account.stats();
   EXPECT_EQ(stats.claimed, stats.allocated + stats.unspent);
-  EXPECT_EQ(stats.allocated, stats.tag_bytes + stats.pending_free);
+  // Where all tests run in one process, earlier ones may have used up the cells, and nothing is known by tag.
+  if (stats.tag_bytes) {
+    EXPECT_EQ(stats.allocated, *stats.tag_bytes + stats.pending_free);
+  }
   EXPECT_GE(stats.peak, stats.allocated);
 }
 

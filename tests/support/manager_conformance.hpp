@@ -80,7 +80,8 @@ protected:
       EXPECT_EQ(stats.unspent, 0U);
       EXPECT_GE(stats.peak, bytes);
       // Where all tests run in one process, earlier ones may have used up the cells, and nothing is known by tag.
-      if (account.ledger_cell()) {
+      EXPECT_EQ(stats.tag_bytes.has_value(), account.ledger_cell().has_value());
+      if (stats.tag_bytes) {
         EXPECT_EQ(stats.tag_bytes, bytes);
       }
     }

@@ -9,6 +9,7 @@
 // Cost: 64 bytes; a free costs about half of what the manager adds to a pair (`./run bench`).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -113,9 +114,11 @@ struct AllocOptions {
 namespace manager {
 template <DeviceRepr T>
 [[nodiscard]] AllocArguments typed_arguments(std::size_t count, AllocOptions const& options) noexcept {
+  // What is no power of two stays as it is, to be refused with its own number.
+  const bool is_too_small = options.alignment < alignof(T) && std::has_single_bit(options.alignment);
   return {.count = count,
           .element_bytes = sizeof(T),
-          .alignment = options.alignment < alignof(T) ? alignof(T) : options.alignment,
+          .alignment = is_too_small ? alignof(T) : options.alignment,
           .stream = options.stream,
           .tag = options.tag};
 }

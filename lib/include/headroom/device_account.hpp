@@ -57,7 +57,8 @@ struct DeviceAccountStats {
   std::uint64_t allocations = 0, frees = 0;  ///< admitted, accepted
   std::uint64_t refusals = 0;                ///< requests that failed, here or below
   std::uint64_t failed_frees = 0;            ///< calls that the stack below refused
-  std::uint64_t tag_bytes = 0;               ///< live bytes over all tags: allocated − pending
+  /// Live bytes over all tags: allocated − pending. Absent without a cell in the flight file, which is what holds them by tag.
+  std::optional<std::uint64_t> tag_bytes;
 };
 
 /// A stack's seat at its device's account. Lives in a GlobalDeviceBudget.

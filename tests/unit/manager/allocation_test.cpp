@@ -128,12 +128,34 @@ TEST(Manager, host_memory_can_be_written_through_the_buffer) {
 
 TEST(Manager, alignment_is_honoured_and_a_wrong_one_refused) {
   auto host = host_manager(MemoryBudget::unlimited());
-  const auto aligned = host.manager.alloc<std::byte>(10, AllocOptions{.alignment = 4096}).value();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned.data()) % 4096, 0U);
+  std::vector<TrackedBuffer<std::byte>> held;
+  held.push_back(host.manager.alloc<std::byte>(10).value());  // a device's first address would suit any alignment
+  for (std::uint64_t alignment = kMinimumAlignment; alignment <= 1 << 20; alignment *= 2) {
+    held.push_back(host.manager.alloc<std::byte>(10, AllocOptions{.alignment = alignment}).value());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(held.back().data()) % alignment, 0U) << alignment;
+  }
   const auto wrong = host.manager.alloc<std::byte>(10, AllocOptions{.alignment = 300});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().kind, ErrorKind::invalid_argument);
   EXPECT_NE(wrong.error().message.find("300"), std::string::npos);
+}
+
+struct alignas(1024) Wide {
+  std::byte bytes[1024];
+};
+
+TEST(Manager, a_types_own_alignment_is_the_least_and_hides_no_wrong_one) {
+  auto host = host_manager(MemoryBudget::unlimited());
+  const auto odd = host.manager.alloc<std::byte>(10).value();
+  const auto wide = host.manager.alloc<Wide>(1).value();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.data()) % 1024, 0U);
+  for (const std::uint64_t alignment : {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{1000}}) {
+    const auto wrong = host.manager.alloc<Wide>(1, AllocOptions{.alignment = alignment});
+    ASSERT_FALSE(wrong) << alignment;
+    EXPECT_EQ(wrong.error().kind, ErrorKind::invalid_argument);
+    EXPECT_EQ(wrong.error().message, "alignment " + std::to_string(alignment) + " is no power of two");
+  }
+  EXPECT_EQ(host.manager.allocated_bytes(), 10 + sizeof(Wide));
 }
 
 TEST(Manager, a_full_device_is_its_own_kind_of_error_and_gives_the_claim_back) {
