@@ -70,6 +70,16 @@ BUGS = (
     Bug("refuses_at_first_sight",
         ((PROTOCOL, "if (again == seen) {\n          return {.outcome", "if (again == seen || again != seen) {\n          return {.outcome"),),
         ("model_claim",), (["bin/model_claim", "claim_limit.exhaustive"],)),
+    Bug("looks_then_adds",
+        ((PROTOCOL, "if (Atomics::cas_seq_cst(claim_word, seen, seen + kNumberOne + n)) {",
+          "Atomics::fetch_add_seq_cst(claim_word, kNumberOne + n);\n      {"),),
+        ("model_claim", "unit_ledger", "unit_manager", "stress_manager"),
+        (["bin/model_claim", "claim_limit.exhaustive"],
+         gtest("unit_ledger", "Claim.checked_against_an_old_limit_fails_its_exchange_and_checks_again"),
+         gtest("unit_manager", "Overlay.and_parent_racing_never_exceed_the_common_limit"),
+         gtest("stress_manager", "Stress.sixty_four_threads_at_a_limit_of_ten_blocks"),
+         gtest("stress_manager", "Stress.each_round_grants_exactly_what_fits"),
+         gtest("stress_manager", "Stress.a_moving_budget_is_never_passed_by_a_claim_made_under_it"))),
     Bug("limit_without_version",
         ((PROTOCOL, """    Atomics::store_seq_cst(limit_word, limit);
     Atomics::fetch_add_seq_cst(claim_word, kNumberOne);

@@ -50,8 +50,10 @@ enum class TestPoint : std::uint8_t {
   return_before_unclaim,  ///< no longer allocated, still claimed
   room_before_claim,      ///< short of room: the frees under way were looked at
   room_after_claim,       ///< … the claim was refused, and they are about to be looked at again
+  // Within a claim.
+  claim_before_exchange,  ///< the request was found to fit, nothing is taken yet
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::room_after_claim) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::claim_before_exchange) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

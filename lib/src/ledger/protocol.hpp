@@ -11,6 +11,8 @@
 #include <headroom/flight_format.hpp>
 #include <headroom/pressure.hpp>
 
+#include "base/test_point.hpp"
+
 namespace headroom::ledger {
 
 using flight::kBytesMask;
@@ -61,6 +63,7 @@ struct Protocol {
         seen = again;
         continue;
       }
+      test_point(TestPoint::claim_before_exchange);
       // The version moves with each claim, so that "the same word" above means "nothing happened".
       if (Atomics::cas_seq_cst(claim_word, seen, seen + kNumberOne + n)) {
         const bool none = (limit & kLimitNone) != 0;

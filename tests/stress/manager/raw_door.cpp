@@ -7,26 +7,13 @@
 #include <vector>
 
 #include "doors.hpp"
+#include "on_threads.hpp"
 #include "scale.hpp"
 
 namespace headroom::test {
 namespace {
 
 constexpr std::uint64_t kAlign = kMinimumAlignment;
-
-// Runs `body(index)` on that many threads, all let go at once.
-template <class Body>
-void on_threads(int count, Body&& body) {
-  std::barrier start{count};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      start.arrive_and_wait();
-      body(i);
-    });
-  }
-  for (auto& thread : threads) thread.join();
-}
 
 void expect_empty(HostManager const& host, RawDoor const& door) {
   EXPECT_EQ(door.live_blocks(), 0U);

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "doors.hpp"
+#include "on_threads.hpp"
 #include "scale.hpp"
+#include "yield_at.hpp"
 
 namespace headroom::test {
 namespace {
@@ -26,27 +28,24 @@ TEST(Cases, sixty_four_threads_get_exactly_ten_blocks_in_every_round) {
   std::barrier sync{kThreads};
   std::atomic<std::uint64_t> granted{0};
   const std::uint64_t rounds = scaled(300);
-  std::vector<std::thread> threads;
-  for (int index = 0; index < kThreads; ++index) {
-    threads.emplace_back([&, index] {
-      for (std::uint64_t round = 0; round < rounds; ++round) {
-        auto block = manager.alloc<std::byte>(kBlock);
-        if (block) ++granted;
-        EXPECT_LE(manager.claimed_bytes(), 10 * kBlock);
-        sync.arrive_and_wait();  // everyone has asked, nobody has freed
-        if (index == 0) {
-          EXPECT_EQ(granted.exchange(0), 10U);
-          EXPECT_EQ(manager.allocated_bytes(), 10 * kBlock);
-        }
-        sync.arrive_and_wait();
-        if (block) {
-          EXPECT_TRUE(block->release());
-        }
-        sync.arrive_and_wait();
+  const YieldAt window{TestPoint::claim_before_exchange};
+  on_threads(kThreads, [&](int index) {
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      auto block = manager.alloc<std::byte>(kBlock);
+      if (block) ++granted;
+      EXPECT_LE(manager.claimed_bytes(), 10 * kBlock);
+      sync.arrive_and_wait();  // everyone has asked, nobody has freed
+      if (index == 0) {
+        EXPECT_EQ(granted.exchange(0), 10U);
+        EXPECT_EQ(manager.allocated_bytes(), 10 * kBlock);
       }
-    });
-  }
-  for (auto& thread : threads) thread.join();
+      sync.arrive_and_wait();
+      if (block) {
+        EXPECT_TRUE(block->release());
+      }
+      sync.arrive_and_wait();
+    }
+  });
   EXPECT_EQ(manager.peak_bytes(), 10 * kBlock);
   EXPECT_EQ(manager.claimed_bytes(), 0U);
 }

@@ -7,7 +7,10 @@
 
 #include "fake_stack.hpp"
 #include "managers.hpp"
+#include "most_held.hpp"
+#include "on_threads.hpp"
 #include "scale.hpp"
+#include "yield_at.hpp"
 
 namespace headroom::test {
 namespace {
@@ -172,33 +175,30 @@ TEST(Overlay, and_parent_racing_never_exceed_the_common_limit) {
   FakeRuntime fake;
   auto parent = parent_of(fake, MemoryBudget::with_limit(kBlocks * kBlock));
   auto overlay = parent.with_runtime_overlay(fake.runtime).value();
-  std::atomic<std::uint64_t> held{0};
-  std::atomic<std::uint64_t> most{0};
+  MostHeld held;
   std::atomic<std::uint64_t> granted{0};
   const std::uint64_t rounds = scaled(20'000);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, manager = i % 2 == 0 ? parent : overlay]() mutable {
-      for (std::uint64_t round = 0; round < rounds; ++round) {
-        auto buffer = manager.alloc<std::byte>(kBlock);
-        if (!buffer) {
-          EXPECT_EQ(buffer.error().kind, ErrorKind::over_budget);
-          continue;
-        }
-        ++granted;
-        const std::uint64_t now = ++held;  // counted while held: never more than really are
-        std::uint64_t seen = most.load();
-        while (seen < now && !most.compare_exchange_weak(seen, now)) {
-        }
-        --held;
+  // As in tests/stress/manager.cpp: who holds a block or was refused gives way, so that the last block is what many look for at once.
+  const YieldAt window{TestPoint::claim_before_exchange};
+  on_threads(6, [&](int index) {
+    GpuMemoryManager manager = index % 2 == 0 ? parent : overlay;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      auto buffer = manager.alloc<std::byte>(kBlock);
+      if (!buffer) {
+        EXPECT_EQ(buffer.error().kind, ErrorKind::over_budget);
+        std::this_thread::yield();
+        continue;
       }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_LE(most, kBlocks);
+      ++granted;
+      held.took();
+      std::this_thread::yield();
+      held.gives();
+    }
+  });
+  EXPECT_LE(held.most(), kBlocks);
   EXPECT_LE(parent.peak_bytes(), kBlocks * kBlock);
   EXPECT_EQ(parent.stats().allocations, granted.load());
-  EXPECT_EQ(parent.stats().allocations + parent.stats().refusals, 4 * rounds);
+  EXPECT_EQ(parent.stats().allocations + parent.stats().refusals, 6 * rounds);
   EXPECT_EQ(parent.claimed_bytes(), 0U);
   EXPECT_TRUE(parent.audit().clean()) << parent.audit().to_string();
 }

@@ -43,9 +43,12 @@ TEST(RawDoor, hands_memory_out_and_takes_it_back_by_pointer) {
 TEST(RawDoor, needs_no_size_and_honours_the_alignment) {
   auto host = host_manager(MemoryBudget::unlimited());
   auto door = door_on(host.manager);
-  void* const pointer = door.allocate(10, 65536, {}).value();
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(pointer) % 65536, 0U);
-  EXPECT_TRUE(door.deallocate(pointer, kUnknownBytes));
+  std::vector<void*> blocks{door.allocate(10, kAlign, {}).value()};  // a device's first address would suit any alignment
+  for (std::uint64_t alignment = kAlign; alignment <= 1 << 20; alignment *= 2) {
+    blocks.push_back(door.allocate(10, alignment, {}).value());
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(blocks.back()) % alignment, 0U) << alignment;
+  }
+  for (void* const pointer : blocks) EXPECT_TRUE(door.deallocate(pointer, kUnknownBytes));
   EXPECT_EQ(host.manager.allocated_bytes(), 0U);
 }
 
@@ -346,7 +349,7 @@ TEST(RawDoor, ages_grow) {
   auto host = host_manager(MemoryBudget::unlimited());
   auto door = door_on(host.manager);
   const RawBlock block = door.allocate_block(1000, kAlign, {}).value();
-  std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  std::this_thread::sleep_for(std::chrono::milliseconds{4});  // by another clock than the block's
   EXPECT_GE(door.find(block.pointer)->age, std::chrono::milliseconds{2});
   EXPECT_TRUE(door.deallocate(block));
 }
