@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <thread>
 
 #include "base/test_point.hpp"
 
@@ -38,5 +39,19 @@ private:
   static inline TestPoint wanted{};
   static inline std::atomic<int> state{kArmed};
 };
+
+/// Runs `operation` on a thread of its own, `meanwhile` on this one while that thread stands at `point`, and returns when both are
+/// through.
+template <class Operation, class Meanwhile>
+void while_stopped_at(TestPoint point, Operation&& operation, Meanwhile&& meanwhile) {
+  std::thread worker;
+  {
+    const StopAt stop{point};
+    worker = std::thread{[&operation] { operation(); }};
+    StopAt::wait_until_reached();
+    meanwhile();
+  }
+  worker.join();
+}
 
 }  // namespace headroom::test

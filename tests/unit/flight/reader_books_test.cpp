@@ -1,5 +1,4 @@
 // What a view says about ledgers, tags and live allocations, with sums worked out by hand.
-#include <functional>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -8,6 +7,7 @@
 #include "flight/book_readers.hpp"
 #include "flight/failure_key.hpp"
 #include "flight_builder.hpp"
+#include "hooked_atomics.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -191,17 +191,6 @@ TEST(FlightTags, sums_over_lanes_largest_first) {
   EXPECT_EQ(tags[1].allocations, 5U);
   EXPECT_EQ(tags[2].bytes, 0U);
 }
-
-/// Acts right before a load of one word, each time or once.
-struct Hooked {
-  using Word = StdAtomics::Word;
-  static inline std::function<void(Word const*)> before_load;
-  static std::uint64_t load_acquire(Word const& word) { return tell(word), StdAtomics::load_acquire(word); }
-  static std::uint64_t load_relaxed(Word const& word) { return tell(word), StdAtomics::load_relaxed(word); }
-  static void tell(Word const& word) {
-    if (before_load) before_load(&word);
-  }
-};
 
 class BookReaders : public ::testing::Test {
 protected:

@@ -8,21 +8,10 @@
 #include "base/atomics.hpp"
 #include "flight/ring_reader.hpp"
 #include "flight/ring_writer.hpp"
+#include "hooked_atomics.hpp"
 
 namespace headroom::flight {
 namespace {
-
-/// Calls `before_load` with the address of every word that is about to be loaded.
-struct Hooked {
-  using Word = StdAtomics::Word;
-  static inline std::function<void(Word const*)> before_load;
-
-  static std::uint64_t load_acquire(Word const& word) { return tell(word), StdAtomics::load_acquire(word); }
-  static std::uint64_t load_relaxed(Word const& word) { return tell(word), StdAtomics::load_relaxed(word); }
-  static void tell(Word const& word) {
-    if (before_load) before_load(&word);
-  }
-};
 
 using Word = StdAtomics::Word;
 constexpr std::uint64_t kKind = std::uint64_t{1} << 56;

@@ -1,5 +1,5 @@
 // The steps of a ledger, one at a time and stopped in between.
-#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "base/atomics.hpp"
@@ -7,6 +7,7 @@
 #include "ledger/protocol.hpp"
 #include "ledger/waiting.hpp"
 #include "managers.hpp"
+#include "stop_at.hpp"
 
 namespace headroom::test {
 namespace {
@@ -122,8 +123,9 @@ TEST(Waiting, a_give_back_wakes_whoever_announced_itself) {
   std::thread giver{[&] {
     if (Wait::bump_if_awaited(waiters, epoch)) ledger::wake_all(epoch);
   }};
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (Wait::epoch(epoch) == seen && std::chrono::steady_clock::now() < deadline) ledger::sleep_on_epoch(epoch, seen, deadline);
+  // A sleep that nobody ends outlasts this test's time by far.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours{24};
+  while (Wait::epoch(epoch) == seen) ledger::sleep_on_epoch(epoch, seen, deadline);
   giver.join();
   Wait::leave(waiters);
   EXPECT_EQ(Wait::epoch(epoch), seen + 1);
@@ -139,55 +141,23 @@ TEST(Waiting, a_sleep_ends_at_its_deadline) {
 }
 
 #ifdef HEADROOM_TEST_POINTS
-// Stops the first thread that reaches a point until told to go on.
-class Stopper {
-public:
-  explicit Stopper(TestPoint point) {
-    wanted = point;
-    reached = false;
-    go = false;
-    test_point_handler.store(
-        [](TestPoint at) noexcept {
-          if (at != wanted || reached.exchange(true)) return;
-          reached.notify_all();
-          go.wait(false);
-        },
-        std::memory_order_release);
-  }
-  ~Stopper() {
-    release();
-    test_point_handler.store(nullptr, std::memory_order_release);
-  }
-  static void wait_until_reached() { reached.wait(false); }
-  static void release() {
-    go = true;
-    go.notify_all();
-  }
-
-private:
-  static inline TestPoint wanted{};
-  static inline std::atomic<bool> reached{false};
-  static inline std::atomic<bool> go{false};
-};
-
 TEST(Steps, a_claim_in_flight_is_named_by_its_lane_and_counted_as_claimed_not_allocated) {
   auto manager = null_manager(MemoryBudget::with_limit(1000));
-  Stopper stopper{TestPoint::allocate_after_claim};
-  std::thread worker{[&] { ASSERT_TRUE(manager.alloc<std::byte>(300)); }};
-  Stopper::wait_until_reached();
-  EXPECT_EQ(manager.claimed_bytes(), 300U);
-  EXPECT_EQ(manager.allocated_bytes(), 0U);
-  const auto ledger = snapshot_of(manager);
-  EXPECT_EQ(ledger.in_flight_bytes, 300U);
-  EXPECT_EQ(ledger.live_allocations, 0U);
-  bool named = false;
-  for (auto const& operation : flight::FlightView::of_this_process()->in_flight()) {
-    named = named ||
-            (operation.operation == flight::InFlight::allocating && operation.bytes == 300 && operation.ledger == ledger.cell);
-  }
-  EXPECT_TRUE(named);
-  Stopper::release();
-  worker.join();
+  while_stopped_at(
+      TestPoint::allocate_after_claim, [&] { ASSERT_TRUE(manager.alloc<std::byte>(300)); },
+      [&] {
+        EXPECT_EQ(manager.claimed_bytes(), 300U);
+        EXPECT_EQ(manager.allocated_bytes(), 0U);
+        const auto ledger = snapshot_of(manager);
+        EXPECT_EQ(ledger.in_flight_bytes, 300U);
+        EXPECT_EQ(ledger.live_allocations, 0U);
+        bool named = false;
+        for (auto const& operation : flight::FlightView::of_this_process()->in_flight()) {
+          named = named || (operation.operation == flight::InFlight::allocating && operation.bytes == 300 &&
+                            operation.ledger == ledger.cell);
+        }
+        EXPECT_TRUE(named);
+      });
   EXPECT_EQ(snapshot_of(manager).in_flight_bytes, 0U);
   EXPECT_TRUE(manager.audit().clean());
 }
@@ -195,14 +165,13 @@ TEST(Steps, a_claim_in_flight_is_named_by_its_lane_and_counted_as_claimed_not_al
 TEST(Steps, bytes_return_to_the_budget_only_after_the_slot_is_gone_and_allocated_fell) {
   auto manager = null_manager(MemoryBudget::with_limit(300));
   auto buffer = manager.alloc<std::byte>(300).value();
-  Stopper stopper{TestPoint::free_after_retire};
-  std::thread worker{[&] { ASSERT_TRUE(buffer.release()); }};
-  Stopper::wait_until_reached();
-  EXPECT_EQ(manager.allocated_bytes(), 0U);
-  EXPECT_EQ(manager.claimed_bytes(), 300U);
-  EXPECT_FALSE(manager.check_budget(1));
-  Stopper::release();
-  worker.join();
+  while_stopped_at(
+      TestPoint::free_after_retire, [&] { ASSERT_TRUE(buffer.release()); },
+      [&] {
+        EXPECT_EQ(manager.allocated_bytes(), 0U);
+        EXPECT_EQ(manager.claimed_bytes(), 300U);
+        EXPECT_FALSE(manager.check_budget(1));
+      });
   EXPECT_TRUE(manager.check_budget(300));
 }
 #endif

@@ -1,71 +1,19 @@
 // The books at every step of a reservation's life, one thread stopped exactly there, and what others may do meanwhile.
+#include <memory>
 #include <optional>
-#include <ostream>
-#include <thread>
 
 #include "fake_stack.hpp"
 #include "managers.hpp"
-#include "stop_at.hpp"
+#include "standstill.hpp"
 
 #ifdef HEADROOM_TEST_POINTS
 
 namespace headroom::test {
 namespace {
 
-// Beside 1,000 bytes that lie still, under a limit of 2,000.
-struct Standstill {
-  TestPoint point;
-  std::uint64_t claimed, allocated, live, unspent;
-};
-std::ostream& operator<<(std::ostream& out, Standstill const& at) { return out << "point " << static_cast<int>(at.point); }
-
-class ReservationAtEveryPoint : public testing::TestWithParam<Standstill> {
-protected:
-  ReservationAtEveryPoint() : still_{manager_.alloc<std::byte>(1000).value()} {}
-
-  // Stops `operation`, of `in_flight` bytes, at the point; looks at the books and lets others go on meanwhile.
-  template <class Operation>
-  void stand_still(std::uint64_t in_flight, Operation&& operation) {
-    std::thread worker;
-    {
-      const StopAt stop{GetParam().point};
-      worker = std::thread{operation};
-      StopAt::wait_until_reached();
-      expect_books(in_flight);
-      std::thread{[&] { EXPECT_TRUE(manager_.alloc<std::byte>(50).value().release()); }}.join();
-      std::thread{[&] { EXPECT_TRUE(manager_.reserve_bytes(50)); }}.join();
-      expect_books(in_flight);
-    }
-    worker.join();
-  }
-  void expect_books(std::uint64_t in_flight) const {
-    auto const& expected = GetParam();
-    const auto ledger = snapshot_of(manager_);
-    std::uint64_t live = 0;
-    flight::FlightView::of_this_process()->for_each_live([&](flight::LiveAllocation const& block) {
-      if (block.ledger == ledger.cell) live += block.bytes;
-    });
-    EXPECT_EQ(ledger.claimed, expected.claimed);
-    EXPECT_EQ(ledger.allocated, expected.allocated);
-    EXPECT_EQ(live, expected.live);
-    EXPECT_EQ(ledger.unspent, expected.unspent);
-    EXPECT_EQ(ledger.in_flight_bytes, in_flight);
-    ASSERT_GE(ledger.claimed, live + ledger.unspent);
-    EXPECT_LE(ledger.claimed - live - ledger.unspent, in_flight) << "invariant 6";
-  }
-  void expect_end(std::uint64_t claimed, std::uint64_t unspent) const {
-    EXPECT_EQ(manager_.claimed_bytes(), claimed);
-    EXPECT_EQ(manager_.audit().unspent, unspent);
-    EXPECT_TRUE(manager_.audit().clean()) << manager_.audit().to_string();
-  }
-
-  GpuMemoryManager manager_ = null_manager(MemoryBudget::with_limit(2000));
-  TrackedBuffer<std::byte> still_;
-};
-
-class Reserving : public ReservationAtEveryPoint {};
-class Spending : public ReservationAtEveryPoint {};
-class Dropping : public ReservationAtEveryPoint {};
+class Reserving : public AtEveryPoint {};
+class Spending : public AtEveryPoint {};
+class Dropping : public AtEveryPoint {};
 
 TEST_P(Reserving, books_obey_the_invariants_and_others_go_on) {
   std::optional<GpuMemoryReservation> reservation;
@@ -115,19 +63,16 @@ TEST(ReservationInterleaving, a_release_beside_an_allocation_under_way_leaves_th
   auto manager = fake.manager(MemoryBudget::with_limit(1000));
   auto reservation = manager.reserve_bytes(500).value();
   std::optional<TrackedBuffer<std::byte>> buffer;
-  std::thread worker;
-  {
-    const StopAt stop{TestPoint::allocate_after_driver};
-    worker = std::thread{[&] { buffer = reservation.alloc<std::byte>(300).value(); }};
-    StopAt::wait_until_reached();
-    reservation.release();
-    EXPECT_EQ(reservation.remaining_bytes(), 0U);
-    EXPECT_EQ(manager.claimed_bytes(), 500U);
-    EXPECT_EQ(manager.audit().unspent, 200U);
-    EXPECT_EQ(fake.stack->figures().unreserves, 0);
-    EXPECT_EQ(reservation.alloc<std::byte>(1).error().kind, ErrorKind::invalid_argument);
-  }
-  worker.join();
+  while_stopped_at(
+      TestPoint::allocate_after_driver, [&] { buffer = reservation.alloc<std::byte>(300).value(); },
+      [&] {
+        reservation.release();
+        EXPECT_EQ(reservation.remaining_bytes(), 0U);
+        EXPECT_EQ(manager.claimed_bytes(), 500U);
+        EXPECT_EQ(manager.audit().unspent, 200U);
+        EXPECT_EQ(fake.stack->figures().unreserves, 0);
+        EXPECT_EQ(reservation.alloc<std::byte>(1).error().kind, ErrorKind::invalid_argument);
+      });
   EXPECT_EQ(manager.claimed_bytes(), 300U);
   EXPECT_EQ(manager.audit().unspent, 0U);
   EXPECT_EQ(fake.stack->figures().unreserves, 1);
@@ -141,16 +86,13 @@ TEST(ReservationInterleaving, a_release_beside_an_allocation_that_fails_gives_al
   auto manager = fake.manager(MemoryBudget::with_limit(1000));
   auto reservation = manager.reserve_bytes(500).value();
   fake.host->faults().add({.operation = FaultOperation::allocate, .kind = ErrorKind::driver});
-  std::thread worker;
-  {
-    const StopAt stop{TestPoint::refusal_before_record};
-    worker = std::thread{[&] { EXPECT_FALSE(reservation.alloc<std::byte>(300)); }};
-    StopAt::wait_until_reached();
-    reservation.release();
-    EXPECT_EQ(manager.claimed_bytes(), 500U);
-    EXPECT_EQ(manager.audit().unspent, 500U);
-  }
-  worker.join();
+  while_stopped_at(
+      TestPoint::refusal_before_record, [&] { EXPECT_FALSE(reservation.alloc<std::byte>(300)); },
+      [&] {
+        reservation.release();
+        EXPECT_EQ(manager.claimed_bytes(), 500U);
+        EXPECT_EQ(manager.audit().unspent, 500U);
+      });
   EXPECT_EQ(manager.claimed_bytes(), 0U);
   EXPECT_EQ(fake.stack->figures().unreserves, 1);
   EXPECT_EQ(fake.stack->figures().claimed, 0U);
@@ -163,20 +105,18 @@ TEST(ReservationInterleaving, room_that_goes_between_look_and_claim_is_refused_w
   FakeRuntime fake{{.limit = 5000}};
   auto manager = fake.manager(MemoryBudget::with_limit(1000));
   std::optional<TrackedBuffer<std::byte>> other;
-  std::thread worker;
-  {
-    const StopAt stop{TestPoint::reserve_before_claim};
-    worker = std::thread{[&] {
-      auto refused = manager.reserve_bytes(500);
-      ASSERT_FALSE(refused);
-      EXPECT_EQ(refused.error().layer, Layer::manager);
-      EXPECT_EQ(refused.error().current, 600U);
-    }};
-    StopAt::wait_until_reached();
-    EXPECT_EQ(fake.stack->figures().unspent, 500U);
-    other = manager.alloc<std::byte>(600).value();
-  }
-  worker.join();
+  while_stopped_at(
+      TestPoint::reserve_before_claim,
+      [&] {
+        auto refused = manager.reserve_bytes(500);
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().layer, Layer::manager);
+        EXPECT_EQ(refused.error().current, 600U);
+      },
+      [&] {
+        EXPECT_EQ(fake.stack->figures().unspent, 500U);
+        other = manager.alloc<std::byte>(600).value();
+      });
   EXPECT_EQ(manager.claimed_bytes(), 600U);
   EXPECT_EQ(fake.stack->figures().claimed, 600U);
   EXPECT_EQ(fake.stack->figures().unspent, 0U);
@@ -192,15 +132,12 @@ TEST(OverlayInterleaving, a_handle_dropped_inside_a_free_leaves_the_runtime_to_i
   std::optional overlay{
       parent.with_runtime_overlay(DeviceRuntime::create(base.device, {.stack = std::move(decorated)}).value()).value()};
   std::optional buffer{overlay->alloc<std::byte>(300).value()};
-  std::thread worker;
-  {
-    const StopAt stop{TestPoint::free_before_driver};
-    worker = std::thread{[&] { EXPECT_TRUE(buffer->release()); }};
-    StopAt::wait_until_reached();
-    overlay.reset();
-    EXPECT_FALSE(stack.expired()) << "the free is about to go through it";
-  }
-  worker.join();
+  while_stopped_at(
+      TestPoint::free_before_driver, [&] { EXPECT_TRUE(buffer->release()); },
+      [&] {
+        overlay.reset();
+        EXPECT_FALSE(stack.expired()) << "the free is about to go through it";
+      });
   EXPECT_EQ(stack.lock()->figures().deallocates, 1);
   EXPECT_EQ(parent.claimed_bytes(), 0U);
 }
