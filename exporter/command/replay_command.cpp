@@ -169,9 +169,9 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   auto manager = GpuMemoryManager::create(device->device, plan->budget, "replay");
   if (!manager) return complain_about(manager.error(), ExitCode::usage);
   if (arguments.keep) flight::keep_file(true);
+  catch_stop_signals();  // before it says that it serves: whoever waits for that may signal at once
   auto const exporter = serve(arguments.listen, plan->bind);
   if (!exporter) return complain_about(exporter.error(), ExitCode::usage);
-  catch_stop_signals();
 
   auto const deadline = plan->seconds ? std::optional{started + *plan->seconds} : std::nullopt;
   ReplayWatch watch{

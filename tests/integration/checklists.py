@@ -24,7 +24,7 @@ class Checklists(unittest.TestCase):
             junit.write_text(JUNIT, encoding="utf-8")
             lines = [f"<!-- rows: {len(rows) if declared is None else declared} -->", "| # | item | tests | broken by |", "|---|---|---|---|"]
             table.write_text("\n".join([*lines, *rows]) + "\n", encoding="utf-8")
-            done = subprocess.run([sys.executable, CHECKLIST, junit, table], capture_output=True, text=True, check=False, timeout=30)
+            done = subprocess.run([sys.executable, CHECKLIST, junit, table], capture_output=True, text=True, check=False, timeout=240)
             return done.returncode, done.stdout
 
     def test_all_is_well(self):

@@ -34,7 +34,7 @@ class Processes(CommandTest):
         for name, records, live_bytes, live in HELD:
             with self.subTest(name):
                 expected = simulate(self.history(name), stop_after=records)
-                process = self.start_command("replay", self.history(name), "--stop-after", records, "--hold", 120,
+                process = self.start_command("replay", self.history(name), "--stop-after", records, "--hold", "1h",
                                              "--listen", "127.0.0.1:0")
                 url = self.wait_for(process, "serving").split("serving ")[1]
                 self.wait_for(process, "holding")
@@ -62,7 +62,7 @@ class Processes(CommandTest):
                 self.assertEqual(states[process.pid], "killed")
 
     def test_ps_has_the_documented_fields(self):
-        process = self.start_command("replay", self.history("oom_batch"), "--stop-after", 500, "--hold", 120, "--budget", "5GiB")
+        process = self.start_command("replay", self.history("oom_batch"), "--stop-after", 500, "--hold", "1h", "--budget", "5GiB")
         self.wait_for(process, "holding")
         row = self.json_of("ps", "--json")[0]
         self.assertEqual(list(row), "pid run program state age_seconds budget_bytes allocated_bytes claimed_bytes peak_bytes "
@@ -73,7 +73,7 @@ class Processes(CommandTest):
 
     def test_a_scrape_during_a_replay_shows_a_moving_figure_within_the_budget(self):
         process = self.start_command("replay", self.history("resnet"), "--loop", "forever", "--stretch", "3s", "--budget", "3GiB",
-                                     "--listen", "127.0.0.1:0", "--seconds", 60)
+                                     "--listen", "127.0.0.1:0", "--seconds", 3600)
         url = self.wait_for(process, "serving").split("serving ")[1]
         seen = set()
         deadline = time.monotonic() + PATIENCE

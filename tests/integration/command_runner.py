@@ -14,7 +14,7 @@ from pathlib import Path
 COMMAND = os.environ.get("HEADROOM_COMMAND", "headroom")
 DATA = Path(__file__).resolve().parent.parent / "data"
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
-PATIENCE = 60  # seconds until something that should happen at once has failed to happen
+PATIENCE = 240  # seconds until something that should happen at once has failed to happen, on a machine that has no time for it
 
 KEYS = ("allocations frees trace_failures refused unmatched_frees peak_bytes live_bytes live_allocations budget_bytes "
         "claimed_bytes elapsed_seconds events_recorded events_read events_lost loop_frees").split()

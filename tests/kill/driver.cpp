@@ -1,6 +1,7 @@
 // Kills busy programs at random points and examines what they left: kill_driver VICTIM
 // Every file must open, every record and slot be whole, and the books obey invariant 6. Every step must have been hit: when the
-// library has test points, three of four victims like to stay at one of them, each at another; the fourth never stays.
+// library has test points, three of four victims are killed once a thread of theirs stands at one of them, each at another; the
+// fourth is killed at any moment.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -71,6 +72,7 @@ public:
     if (truths_ == MAP_FAILED) std::exit(66);
   }
   void clear() {
+    truths_->standing.store(0);
     for (auto& truth : truths_->threads) {
       for (auto* word : {&truth.thread_id, &truth.allocations, &truth.frees, &truth.refusals, &truth.failed_frees,
                          &truth.reservations, &truth.drops})
@@ -85,19 +87,40 @@ private:
   Truths* truths_ = nullptr;
 };
 
-// Starts a victim, waits until it tells where its flight file is, and kills it a moment later. The file's path; empty: it never came up.
-std::string start_and_kill(const char* victim, TruthFile const& truth, int threads, std::optional<Class> stay_at,
-                           std::chrono::microseconds moment) {
+// What a victim is told, and how long it lives.
+struct Fate {
+  int threads = 0;
+  std::optional<Class> stand_at;
+  std::uint64_t passage = 1;           // how often its first thread comes there before it stays
+  std::chrono::microseconds moment{};  // from when it stands there, or else from its start, to its end
+};
+
+// False when the victim ended by itself, or never came there: that is when it hung, not when it is slow.
+bool wait_until_it_stands(pid_t child, Truths const& truths) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes{5};
+  while (truths.standing.load(std::memory_order_acquire) == 0) {
+    siginfo_t ended{};
+    if (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == child) return false;
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds{200});
+  }
+  return true;
+}
+
+// Starts a victim, waits until it tells where its flight file is, and kills it as its fate says. The file's path; empty: it never
+// came up, or never came where it was to stand.
+std::string start_and_kill(const char* victim, TruthFile const& truth, Fate const& fate) {
   int output[2];
   if (pipe2(output, O_CLOEXEC) != 0) return {};
-  const std::string thread_text = std::to_string(threads);
-  const std::string point_text = std::to_string(stay_at ? static_cast<int>(stay_at->point) : -1);
-  const std::string operation_text = std::to_string(stay_at ? static_cast<int>(stay_at->operation) : 0);
+  const std::string thread_text = std::to_string(fate.threads);
+  const std::string point_text = std::to_string(fate.stand_at ? static_cast<int>(fate.stand_at->point) : -1);
+  const std::string operation_text = std::to_string(fate.stand_at ? static_cast<int>(fate.stand_at->operation) : 0);
+  const std::string passage_text = std::to_string(fate.passage);
   const pid_t child = fork();
   if (child == 0) {
     dup2(output[1], 1);
     execl(victim, victim, truth.path().c_str(), thread_text.c_str(), point_text.c_str(), operation_text.c_str(),
-          static_cast<char*>(nullptr));
+          passage_text.c_str(), static_cast<char*>(nullptr));
     _exit(72);
   }
   close(output[1]);
@@ -105,12 +128,13 @@ std::string start_and_kill(const char* victim, TruthFile const& truth, int threa
   char one = 0;
   while (read(output[0], &one, 1) == 1 && one != '\n') path += one;
   if (one != '\n') path.clear();
-  std::this_thread::sleep_for(moment);
+  const bool stands = path.empty() || !fate.stand_at || !kTestPoints || wait_until_it_stands(child, *truth);
+  std::this_thread::sleep_for(fate.moment);
   ::kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
   close(output[0]);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? path : std::string{};
+  return stands && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? path : std::string{};
 }
 
 struct Totals {
@@ -178,27 +202,28 @@ int run(const char* victim) {
   auto favourite = classes.begin();
   // A few kills more, if need be, for classes that none fell into so far.
   for (std::uint64_t i = 0; i < kills || (i < kills + kMostExtraKills && class_without_kill(classes, totals.standing)); ++i) {
-    std::optional<Class> stay_at;
+    Fate fate{.threads = i % 10 == 9 ? 60 : 4,  // 60: more than there are lanes of their own
+              .stand_at = std::nullopt,
+              .passage = 1 + random() % 4,
+              .moment = std::chrono::microseconds{2000 + random() % 15'000}};
     if (i >= kills) {
-      stay_at = class_without_kill(classes, totals.standing);
+      fate.stand_at = class_without_kill(classes, totals.standing);
     } else if (i % 4 != 3) {
-      stay_at = *favourite;
+      fate.stand_at = *favourite;
       if (++favourite == classes.end()) favourite = classes.begin();
     }
-    const int threads = i % 10 == 9 ? 60 : 4;  // 60: more than there are lanes of their own
     truth.clear();
-    const std::chrono::microseconds moment{2000 + random() % 15'000};
-    const std::string path = start_and_kill(victim, truth, threads, stay_at, moment);
+    const std::string path = start_and_kill(victim, truth, fate);
     PostMortem found;
     if (path.empty()) {
-      found.problems.emplace_back("the victim ended by itself");
+      found.problems.emplace_back("the victim ended by itself, or never stood where it was to be killed");
     } else {
       found = examine(path, *truth);
     }
     for (std::size_t p = 0; p < std::min<std::size_t>(found.problems.size(), 5); ++p) {
-      std::printf("kill %llu, staying at %d within %d, %d threads: %s\n", static_cast<unsigned long long>(i),
-                  stay_at ? static_cast<int>(stay_at->point) : -1, stay_at ? static_cast<int>(stay_at->operation) : 0, threads,
-                  found.problems[p].c_str());
+      std::printf("kill %llu, standing at %d within %d, %d threads: %s\n", static_cast<unsigned long long>(i),
+                  fate.stand_at ? static_cast<int>(fate.stand_at->point) : -1,
+                  fate.stand_at ? static_cast<int>(fate.stand_at->operation) : 0, fate.threads, found.problems[p].c_str());
     }
     totals.add(found);
     if (!path.empty()) std::filesystem::remove(path);

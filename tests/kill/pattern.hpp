@@ -53,6 +53,7 @@ struct alignas(64) Truth {
 
 struct Truths {
   std::array<Truth, kMostThreads> threads;
+  std::atomic<std::uint64_t> standing{0};  ///< 1: the first thread stands at its point, and will until the process is killed
 };
 
 }  // namespace headroom::kill

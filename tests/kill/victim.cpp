@@ -1,6 +1,6 @@
-// A busy program that waits to be killed: kill_victim TRUTH-FILE THREADS POINT OPERATION
-// POINT: the test point at which the first thread likes to stay, −1: nobody ever stays anywhere. OPERATION: only within that one
-// (flight::InFlight), 0: within any.
+// A busy program that waits to be killed: kill_victim TRUTH-FILE THREADS POINT OPERATION PASSAGE
+// POINT: the test point at which the first thread comes to stand, −1: nobody ever stands anywhere. OPERATION: only within that one
+// (flight::InFlight). PASSAGE: how often it comes there before it stays, from 1 on. The others go on meanwhile.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -56,25 +56,33 @@ private:
 
 thread_local bool favourite = false;
 thread_local std::uint32_t noise = 1;
-int stay_at = -1;
-int stay_within = 0;
+// Written before the threads start.
+int stand_at = -1;
+int stand_within = 0;
+int passages_left = 0;  // then the favourite's own
+std::atomic<std::uint64_t>* standing = nullptr;
 
 void stay(long ns) noexcept {
   const timespec time{0, ns};
   nanosleep(&time, nullptr);
 }
 
-// Names the step in the lane, as the format provides for; then, perhaps, stays a while.
+[[noreturn]] void stand_for_ever() noexcept {
+  standing->store(1, std::memory_order_release);
+  for (;;) pause();
+}
+
+// Names the step in the lane, as the format provides for; then, perhaps, stays a while, or for ever.
 void at_point(TestPoint point) noexcept {
   flight::LaneBooks* lane = flight::thread_state.lane;
   if (lane != nullptr && flight::thread_state.in_flight_depth == 1) {
     lane->header.in_flight_step.store(static_cast<std::uint64_t>(point) + 1, std::memory_order_release);
   }
-  if (stay_at < 0) return;
-  if (favourite && static_cast<int>(point) == stay_at &&
-      (stay_within == 0 ||
-       (lane != nullptr && lane->header.in_flight.load(std::memory_order_relaxed) >> 60 == static_cast<unsigned>(stay_within)))) {
-    return stay(4'000'000);
+  if (stand_at < 0) return;
+  if (favourite && static_cast<int>(point) == stand_at && lane != nullptr && flight::thread_state.in_flight_depth == 1 &&
+      lane->header.in_flight.load(std::memory_order_relaxed) >> 60 == static_cast<unsigned>(stand_within) &&
+      --passages_left == 0) {
+    stand_for_ever();
   }
   noise = noise * 1664525U + 1013904223U;
   if (noise >> 24 == 0) stay(noise >> 12 & 0xFFFF);
@@ -167,15 +175,17 @@ void work(GpuMemoryManager const& manager, Truth& truth, unsigned seed, bool tig
 }  // namespace
 
 int run(int argc, char** argv) {
-  if (argc != 5) return 64;
+  if (argc != 6) return 64;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int file = open(argv[1], O_RDWR | O_CLOEXEC);
   void* memory = mmap(nullptr, sizeof(Truths), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (file < 0 || memory == MAP_FAILED) return 65;
   auto& truths = *static_cast<Truths*>(memory);
   const int threads = std::atoi(argv[2]);
-  stay_at = std::atoi(argv[3]);
-  stay_within = std::atoi(argv[4]);
+  stand_at = std::atoi(argv[3]);
+  stand_within = std::atoi(argv[4]);
+  passages_left = std::atoi(argv[5]);
+  standing = &truths.standing;
   auto device = Device::custom("pattern", std::make_shared<PatternResource>()).value();
   const auto tight = GpuMemoryManager::create(device, MemoryBudget::with_limit(kLimit), "tight").value();
   const auto open_end = GpuMemoryManager::create(device, MemoryBudget::observe(kLimit), "open").value();
@@ -183,9 +193,16 @@ int run(int argc, char** argv) {
   std::printf("%s\n", flight::own_file().c_str());
   std::fflush(stdout);
   std::vector<std::thread> workers;
+  std::atomic<bool> favourite_has_lane{false};
   for (int i = 0; i < threads; ++i) {
+    if (i == 1) favourite_has_lane.wait(false);  // where there are more threads than lanes, it must not go without
     workers.emplace_back([&, i] {
       favourite = i == 0;
+      if (favourite) {
+        static_cast<void>(flight::this_thread());
+        favourite_has_lane = true;
+        favourite_has_lane.notify_one();
+      }
       const auto index = static_cast<std::size_t>(i);
       work(is_tight(index) ? tight : open_end, truths.threads[index], static_cast<unsigned>(getpid() * 64 + i), is_tight(index));
     });

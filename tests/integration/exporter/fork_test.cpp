@@ -13,6 +13,7 @@
 
 #include <headroom/exporter.hpp>
 
+#include "exporters.hpp"
 #include "http_client.hpp"
 
 namespace headroom {
@@ -22,14 +23,15 @@ using namespace std::chrono_literals;
 using flight::ExporterState;
 using test::Client;
 using test::get;
+using test::HeldPort;
+using test::loopback;
+using test::start_anywhere;
+using test::start_on;
 
-std::string loopback(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
-
-Exporter start_anywhere() { return Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail}).value(); }
-
-/// Waits for the child; its exit status, −1 when it had to be killed.
-int wait_for(pid_t child, std::chrono::milliseconds patience = 5s) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+/// Waits for the child; its exit status, −1 when it had to be killed: it hung. No child of these tests takes a second on a machine that
+/// has time for it, and the machine may have none.
+int wait_for(pid_t child) {
+  const auto deadline = std::chrono::steady_clock::now() + 4min;
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
@@ -61,8 +63,9 @@ TEST(Fork, the_parent_serves_and_the_child_does_not) {
 }
 
 TEST(Fork, a_child_that_lives_on_does_not_hold_the_port) {
-  auto exporter = start_anywhere();
-  const auto port = exporter.port();
+  const HeldPort held;
+  const auto port = held.number();
+  auto exporter = start_on(port);
   const pid_t child = fork();
   if (child == 0) {
     pause();

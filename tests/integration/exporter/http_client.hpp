@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,17 +56,23 @@ public:
     const linger now{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   }
-  /// Everything until the server closes; what came so far when it is silent for `patience`.
-  [[nodiscard]] std::string read_all(std::chrono::milliseconds patience = 8s) const {
+  /// Everything until the server closes, which it does on its own with whoever is silent, or until `is_enough(bytes)`.
+  template <class Enough>
+  [[nodiscard]] std::string read_until(Enough&& is_enough) const {
+    constexpr int kHung = 240'000;  // milliseconds
     std::string bytes;
     std::array<char, 65536> chunk;
-    for (;;) {
+    while (!is_enough(std::as_const(bytes))) {
       pollfd entry{socket_, POLLIN, 0};
-      if (::poll(&entry, 1, static_cast<int>(patience.count())) <= 0) return bytes;
+      if (::poll(&entry, 1, kHung) <= 0) return bytes;
       const auto count = ::recv(socket_, chunk.data(), chunk.size(), 0);
       if (count <= 0) return bytes;
       bytes.append(chunk.data(), static_cast<std::size_t>(count));
     }
+    return bytes;
+  }
+  [[nodiscard]] std::string read_all() const {
+    return read_until([](std::string const&) { return false; });
   }
   [[nodiscard]] bool closed_within(std::chrono::milliseconds patience) const {
     char byte;

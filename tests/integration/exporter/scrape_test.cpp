@@ -9,6 +9,7 @@
 #include <headroom/manager.hpp>
 
 #include "../../unit/exporter/families_support.hpp"
+#include "exporters.hpp"
 #include "http_client.hpp"
 
 namespace headroom {
@@ -17,7 +18,7 @@ namespace {
 using testing::ContainsRegex;
 
 TEST(Scrape, shows_a_manager_exactly) {
-  auto exporter = Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail}).value();
+  auto exporter = test::start_anywhere();
   auto manager = GpuMemoryManager::create(host_device().value(), MemoryBudget::with_limit(1000), "scraped").value();
   auto weights = manager.alloc<char>(600, AllocTag{"we\"ights"}).value();
   EXPECT_FALSE(manager.alloc<char>(401));

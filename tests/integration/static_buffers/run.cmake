@@ -1,5 +1,5 @@
 # cmake -DPROGRAM=… -DHOW=… -P run.cmake: the program ends with 7 and with at most one line on stderr.
-execute_process(COMMAND ${PROGRAM} ${HOW} RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_VARIABLE output TIMEOUT 60)
+execute_process(COMMAND ${PROGRAM} ${HOW} RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_VARIABLE output TIMEOUT 110)
 if(NOT status STREQUAL "7")
   message(FATAL_ERROR "${HOW}: exit status ${status}, expected 7\n${errors}")
 endif()

@@ -19,6 +19,8 @@ namespace headroom::test {
 namespace {
 
 constexpr uid_t kNobody = 65534;
+// When a child has hung, not when it is slow: a little less than the time limit of a test, so that it is said and cleaned up.
+constexpr std::chrono::minutes kHung{4};
 
 std::map<std::string, Role::Body, std::less<>>& roles() {
   static std::map<std::string, Role::Body, std::less<>> all;
@@ -123,7 +125,7 @@ bool Child::read_some(int timeout_ms) {
 }
 
 std::string Child::line() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+  const auto deadline = std::chrono::steady_clock::now() + kHung;
   std::size_t end = output_.find('\n');
   while (end == std::string::npos && std::chrono::steady_clock::now() < deadline && (read_some(200) || output_fd_ >= 0)) {
     end = output_.find('\n');
@@ -135,7 +137,7 @@ std::string Child::line() {
 }
 
 int Child::wait() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+  const auto deadline = std::chrono::steady_clock::now() + kHung;
   int status = 0;
   pid_t ended = 0;
   // A grandchild may hold the pipes open: what counts is the child's own end.

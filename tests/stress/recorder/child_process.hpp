@@ -43,10 +43,10 @@ public:
   Child& operator=(Child const&) = delete;
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  /// The next line of its output without the end of line; empty at its end. Waits up to 20 s.
+  /// The next line of its output without the end of line; empty at its end. Waits up to 4 minutes.
   [[nodiscard]] std::string line();
   void kill(int signal = 9) const noexcept;
-  /// Reads the rest of the output and waits. The exit status, or −signal; −1000 when it hung for 60 s and was killed.
+  /// Reads the rest of the output and waits. The exit status, or −signal; −1000 when it hung for 4 minutes and was killed.
   int wait();
   [[nodiscard]] std::string const& output() const noexcept { return output_; }  ///< after wait(): what line() did not take
   [[nodiscard]] std::string const& errors() const noexcept { return errors_; }  ///< after wait(): its stderr
