@@ -37,9 +37,11 @@ constexpr std::array<Descriptor, kMetricCount> kDescriptors{{
      "Live allocations that found no slot in the table of allocations; their bytes are counted all the same."},
     {Metric::device_total_bytes, "device_total_bytes", MetricType::Gauge, "Memory of the device; absent while unknown."},
     {Metric::device_free_bytes, "device_free_bytes", MetricType::Gauge,
-     "Free memory of the device as last seen; absent while unknown."},
+     "Free memory of the device as last seen: at opening, in a shortage, after a budget change, on refresh. Absent while "
+     "unknown."},
     {Metric::device_used_outside_bytes, "device_used_outside_bytes", MetricType::Gauge,
-     "Memory of the device in use, but not by this process's managers, as last seen; absent while unknown."},
+     "Memory of the device in use, but not by this process's managers (contexts, libraries, others), as last seen; absent while "
+     "unknown."},
     {Metric::device_budget_bytes, "device_budget_bytes", MetricType::Gauge,
      "Budget that the managers of one device share; absent while unlimited."},
     {Metric::device_claimed_bytes, "device_claimed_bytes", MetricType::Gauge,

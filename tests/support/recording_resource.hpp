@@ -66,8 +66,13 @@ public:
     calls.push_back({.what = "reap_pending", .mode = mode});
     return 77;
   }
+  Result<std::uint64_t> trim(std::uint64_t bytes_to_keep) override {
+    calls.push_back({.what = "trim", .bytes = bytes_to_keep});
+    return 66;
+  }
+  std::uint64_t footprint(std::uint64_t bytes) const noexcept override { return bytes + 55; }
   bool reports_returns() const noexcept override { return returns_reported; }
-  MemoryInfo memory_info() const noexcept override { return {.total = 8000, .free = 5000}; }
+  MemoryInfo memory_info() const noexcept override { return {.total = 8000, .free = 5000, .slack = 30}; }
   Result<StreamId> create_stream() override { return StreamId{21}; }
   Result<void> destroy_stream(StreamId stream) override { return stream_call("destroy_stream", stream); }
   Result<void> synchronize_stream(StreamId stream) override { return stream_call("synchronize_stream", stream); }

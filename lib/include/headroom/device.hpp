@@ -66,8 +66,10 @@ enum class UseKind : std::uint8_t { read, write };
 
 /// What is known of a device's memory, in bytes. Unknown is absent, never zero.
 struct MemoryInfo {
-  std::optional<std::uint64_t> total;
-  std::optional<std::uint64_t> free;
+  std::optional<std::uint64_t> total{};
+  std::optional<std::uint64_t> free{};
+  /// What the resource has taken from the device beyond the bytes it handed out: its caches, and what it rounds up to.
+  std::optional<std::uint64_t> slack{};
 };
 
 /// The budget of a resource that has one (decorators; a plain resource has none).
@@ -89,7 +91,7 @@ inline constexpr std::uint64_t kLargestRequest = (std::uint64_t{1} << 44) - 1;
 
 class DeviceResource {
 public:
-  DeviceResource() = default;
+  DeviceResource() noexcept;
   DeviceResource(DeviceResource const&) = delete;
   DeviceResource& operator=(DeviceResource const&) = delete;
   virtual ~DeviceResource() = default;
@@ -125,12 +127,22 @@ public:
   /// Finishes stream-ordered frees; returns the bytes that came back. A resource without pending frees returns 0.
   [[nodiscard]] virtual Result<std::uint64_t> reap_pending(ReapMode mode);
 
+  /// Gives cached memory back to the device until at most `bytes_to_keep` are cached; returns the bytes given back. It takes nothing
+  /// from anyone and waits for no one. Called before a shortage is believed: what lies in a cache cannot join the holes around it.
+  /// A resource without a cache returns 0 (the default).
+  [[nodiscard]] virtual Result<std::uint64_t> trim(std::uint64_t bytes_to_keep);
+
+  /// The most that a block of so many bytes takes of the device's free memory. The default is `bytes` rounded up to kMinimumAlignment;
+  /// a resource that hands out coarser pieces says so, or memory that was to be kept free is taken by rounding.
+  [[nodiscard]] virtual std::uint64_t footprint(std::uint64_t bytes) const noexcept;
+
   /// True when a free that was accepted is followed by exactly one call of block.returns_to, with all of its bytes (of several frees
   /// in one call, if you like) and outside every lock. Where it is false (the default), budgets take memory for the device's again as
   /// soon as its free was accepted.
   [[nodiscard]] virtual bool reports_returns() const noexcept;
 
-  /// Total and free memory of the device below, if it can be told without disturbing it.
+  /// Total and free memory of the device below, if it can be told without disturbing it. Once an allocation returned, `free` no longer
+  /// has it: an account that keeps memory free relies on that.
   [[nodiscard]] virtual MemoryInfo memory_info() const noexcept;
 
   // ── streams, and uses on other streams than a block's own ──
@@ -164,6 +176,12 @@ public:
   [[nodiscard]] virtual DeviceResource* inner() const noexcept;
   /// Identity of the physical device; empty when this very object is the device, as with stand-ins on the host.
   [[nodiscard]] virtual std::string_view device_uuid() const noexcept;
+
+  /// Identity of this object: no other resource of the process has the number, or ever gets it, as it may get the address.
+  [[nodiscard]] std::uint64_t instance() const noexcept { return instance_; }
+
+private:
+  std::uint64_t const instance_;
 };
 
 enum class DeviceKind : std::uint8_t { host, cuda, custom };

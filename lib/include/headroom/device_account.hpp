@@ -18,7 +18,24 @@
 //
 // Shortage. A request that does not fit takes the frees that have finished in all stacks of the account; if pending ones can make it
 // fit, it waits for them, oldest first, and only for as many as it needs; then it is decided. It waits a second at most for frees that
-// another thread is bringing back. No lock is held meanwhile.
+// another thread is bringing back. No lock is held meanwhile. When the device itself says that it has no room, its pending frees are
+// reaped and then its caches trimmed (DeviceResource::trim, an event), and it is asked again, before that is believed.
+//
+// Two numbers. A budget covers what is handed out; the device shows more, since its context, libraries and other processes use it too.
+// That is the `outside`: total − free − caches and rounding − allocated, a gauge of its own in the flight file. Two options take it in:
+//   include_context   the budget counts the outside up front: 5 GiB with a context of 400 MiB allow 4.6 GiB.
+//   keep_free_bytes   no allocation takes the device's free memory below N, so that whoever allocates around the ledger (cuBLAS,
+//                     cuRAND, a driver) finds N even at 100 % of the budget.
+// Both become part of the limit in force: min(budget − outside, total − outside − N), so that remaining bytes, pressure and
+// reservations are honest. It is brought up to date when a request is refused by it, by refresh(), and when a manager on this stack
+// refreshes; as far as nothing is at work at one instant of up to 64 looks. In between, include_context goes by the last look: a
+// library that loads later is counted from the next refusal or refresh on. A driver does not tell whose the outside is: where other
+// processes use the device too, a budget that includes it pays for them.
+// keep_free_bytes is exact beyond that, whatever rounding and late libraries do: each request claims what it will take of the device at
+// most (DeviceResource::footprint) before it looks at what is free, so that threads cannot cross the line together. Exact means: as far
+// as the device's figures are, for the requests of this account. On the host device nothing else exists. On a GPU other processes and
+// libraries take memory whenever they like: then N was free when each allocation was made, and no allocation is made again before it
+// is. Free is not always one piece: after frees in a different order it may lie in holes.
 //
 // Resources that do not report returns (DeviceResource::reports_returns is false) have their bytes back as soon as a free was accepted:
 // with stream-ordered frees the budget may then be spent a little before the device has the memory.
@@ -28,9 +45,14 @@
 // Errors: over_budget with Layer::device_account and all figures; what the stack below says, unchanged. Exceptions of the stack below
 // become errors. In a forked child allocate, deallocate and reserve are refused as `unsupported`, and nothing touches the books.
 //
+// A refusal to go below N is over_budget of Layer::device_account: `limit` is what the line allowed at that instant, device_free,
+// device_total and device_outside are as the device says, and the message names N. The driver is not called for it.
+//
 // Ownership: a GlobalDeviceBudget shares the stack below. Its account's books live as long as the process and are used again, for
 // another device, once closed and empty. Thread safety: any thread, any time. Cost: six contended read-modify-writes a pair on top of
-// what stands below (claim, allocated and pending, twice each), and no lock unless there is a shortage.
+// what stands below (claim, allocated and pending, twice each), and no lock unless there is a shortage. With keep_free_bytes also two
+// more, and one memory_info() of the stack below for each allocation: two loads on the host; on CUDA a call into the driver, some
+// microseconds.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +68,13 @@ namespace headroom {
 namespace device {
 class AccountCore;
 }  // namespace device
+
+/// What a budget of a device counts besides what is handed out. See above.
+struct DeviceBudgetOptions {
+  std::uint64_t keep_free_bytes = 0;  ///< allocations never take the device's free memory below it; 0 = they may take all
+  bool include_context = false;       ///< the budget also counts what the device uses outside of the account
+  friend bool operator==(DeviceBudgetOptions const&, DeviceBudgetOptions const&) = default;
+};
 
 /// One look at an account, in bytes (counts where the name says so). Exact when no other thread is at work.
 struct DeviceAccountStats {
@@ -69,7 +98,7 @@ public:
   ~DeviceAccount();
 
   [[nodiscard]] std::string const& name() const noexcept;  ///< "account-" and the device's name
-  [[nodiscard]] MemoryBudget budget() const noexcept;      ///< in force: a limit above the device's total is that total
+  [[nodiscard]] MemoryBudget budget() const noexcept;  ///< in force: at most the device's total, and what the options leave of it
   [[nodiscard]] std::uint64_t claimed_bytes() const noexcept;
   [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
   [[nodiscard]] std::uint64_t pending_free_bytes() const noexcept;
@@ -93,12 +122,20 @@ public:
   static constexpr std::string_view kName = "device-budget";
 
   /// On the device's own resource. Errors: invalid_argument (the stack below has a GlobalDeviceBudget already; the account has another
-  /// budget, both named; what InnerResource::check finds), unsupported (forked child), io (no memory for books).
-  [[nodiscard]] static Result<std::shared_ptr<GlobalDeviceBudget>> create(Device const& device, MemoryBudget budget);
+  /// budget or other options, both named; options that leave nothing to allocate, with the smallest budget or the largest N that
+  /// would; what InnerResource::check finds), unsupported (forked child; options for a device that does not tell its memory), io (no
+  /// memory for books). A budget that includes a context that grows past it later refuses everything, and every query still answers.
+  [[nodiscard]] static Result<std::shared_ptr<GlobalDeviceBudget>> create(Device const& device, MemoryBudget budget,
+                                                                          DeviceBudgetOptions const& options = {});
   /// On a stack of your own. Errors: also invalid_argument when it ends in another device.
   [[nodiscard]] static Result<std::shared_ptr<GlobalDeviceBudget>> create(Device const& device, MemoryBudget budget,
-                                                                          std::shared_ptr<DeviceResource> inner);
-  GlobalDeviceBudget(InnerResource inner, DeviceAccount account) noexcept;  ///< for create
+                                                                          std::shared_ptr<DeviceResource> inner,
+                                                                          DeviceBudgetOptions const& options = {});
+  struct Terms {
+    MemoryBudget budget;  ///< as asked for
+    DeviceBudgetOptions options;
+  };
+  GlobalDeviceBudget(InnerResource inner, DeviceAccount account, Terms const& terms) noexcept;  ///< for create
 
   /// Claims from the account, asks below, admits. With request.reserved the bytes come from a reservation instead of a claim; the
   /// stack below does not see the flag, since its own budget, if it has one, reserved nothing.
@@ -117,12 +154,18 @@ public:
   [[nodiscard]] std::string_view name() const noexcept override;
 
   [[nodiscard]] DeviceAccount const& account() const noexcept { return account_; }
+  [[nodiscard]] DeviceBudgetOptions const& options() const noexcept { return terms_.options; }
+  /// Looks at the device again: brings the limit in force up to date where the options make it depend on the device, and publishes its
+  /// total, its free memory and the outside. Costs one or two questions to the driver.
+  void refresh() const noexcept;
 
 private:
+  class AskBelow;
   [[nodiscard]] Result<Block> ask_below(AllocRequest const& request) noexcept;
   [[nodiscard]] Result<void> free_below(Block const& block) noexcept;
 
   DeviceAccount account_;
+  Terms const terms_;
   bool const reports_returns_;
 };
 

@@ -62,11 +62,14 @@ struct Error {
   bool required_is_clamped = false;  ///< current + requested did not fit 64 bits
 
   std::optional<std::uint64_t> requested;
-  std::optional<std::uint64_t> current;      ///< claimed when the decision fell
-  std::optional<std::uint64_t> required;     ///< current + requested
-  std::optional<std::uint64_t> limit;        ///< the budget in force
-  std::optional<std::uint64_t> peak;         ///< high-water mark of allocated
-  std::optional<std::uint64_t> device_free;  ///< what the device said it had
+  std::optional<std::uint64_t> current;       ///< claimed when the decision fell
+  std::optional<std::uint64_t> required;      ///< current + requested
+  std::optional<std::uint64_t> limit;         ///< the budget in force
+  std::optional<std::uint64_t> peak;          ///< high-water mark of allocated
+  std::optional<std::uint64_t> device_free;   ///< what the device said it had
+  std::optional<std::uint64_t> device_total;  ///< the device's memory
+  std::optional<std::uint64_t>
+      device_outside;  ///< used on the device, but not by this process's ledgers: contexts, libraries, others
 
   std::array<Holder, 3> holders{};         ///< largest tags at the refusal, largest first
   std::uint64_t unspent_bytes = 0;         ///< held by reservations that were not spent

@@ -36,7 +36,7 @@ static_assert(sizeof(Word) == 8 && alignof(Word) == 8 && Word::is_always_lock_fr
 
 inline constexpr std::uint64_t kMagic = 0x31'54'48'47'4C'46'52'48;  // "HRFLGHT1" read as little-endian bytes
 inline constexpr std::uint16_t kAbiMajor = 1;                       // readers refuse another one, politely
-inline constexpr std::uint16_t kAbiMinor = 1;                       // only additions in places that were zero
+inline constexpr std::uint16_t kAbiMinor = 2;                       // only additions in places that were zero
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 
 // ── Packed words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +89,8 @@ enum class EventKind : std::uint8_t {
   observed = 31,       ///< journal, 2 records. as refusal, but an observing budget let the request pass
   resource_refusal = 32,      ///< journal. as resource_allocate, but word 2 is the bytes requested, whole; word 5 has the result
   resource_free_failed = 33,  ///< journal. as resource_free; word 5 has the result, and the block is still its owner's
+  trim =
+      34,  ///< journal, from minor 2. word 2 bytes that a cache gave back, 3 bytes·alignment of the request that was short, 4 alloc word
 };
 
 //   word 0   63 … 56  55 … 48  47                               0
@@ -311,6 +313,8 @@ struct alignas(64) LedgerCell {
   Word device_id;    // directory id
   Word created_ticks;
   Word sentinel_bytes;
+  // As last seen: at opening, when the device was short, when the budget changed or pending frees were waited for, on request.
+  // Relaxed stores of whoever looked; each word stands for itself.
   Word device_total;         // + 1
   Word device_free;          // + 1
   Word device_outside;       // + 1: used on the device, but not by this process's ledgers
@@ -318,7 +322,8 @@ struct alignas(64) LedgerCell {
   Word typed_requests_base;  // reset_alloc_count: what to subtract
   Word kind;                 // 0 manager, 1 device account
   Word pending_free_bytes;   // device account, from minor 1: freed, but not yet the device's again; fetch_add and fetch_sub
-  Word spare[12];
+  Word physical_device;      // from minor 2: any number, the same for ledgers of one physical device; 0 = unknown
+  Word spare[11];
 };
 static_assert(sizeof(LedgerCell) == 512);
 static_assert(offsetof(LedgerCell, alloc) == 64 && offsetof(LedgerCell, peak) == 128 && offsetof(LedgerCell, limit) == 192);

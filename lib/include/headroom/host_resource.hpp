@@ -97,7 +97,8 @@ public:
                                      StreamId stream) override;
 
   [[nodiscard]] std::uint64_t bytes_outstanding() const noexcept override;  ///< requested bytes, live and pending; no lock
-  [[nodiscard]] MemoryInfo memory_info() const noexcept override;           ///< total_bytes, and what the holes hold; no lock
+  /// total_bytes, what the holes hold, and cache and rounding; no lock. Exact while no other thread is at work.
+  [[nodiscard]] MemoryInfo memory_info() const noexcept override;
   /// `query` takes the frees whose time has come, the others move the virtual clock. Returns requested bytes. Never fails.
   [[nodiscard]] Result<std::uint64_t> reap_pending(ReapMode mode) override;
   /// True: at once, or by the thread that reaps; pending frees that are left at destruction are reported then.
@@ -111,8 +112,10 @@ public:
   [[nodiscard]] std::uint64_t largest_free_block() const;
 
   /// Gives cached memory back to the device, lowest addresses first, until at most `bytes_to_keep` (rounded up to granules) are
-  /// cached. Returns the bytes given back.
-  std::uint64_t trim(std::uint64_t bytes_to_keep);
+  /// cached. Returns the bytes given back. Never fails.
+  [[nodiscard]] Result<std::uint64_t> trim(std::uint64_t bytes_to_keep) override;
+  /// `bytes` rounded up to granules.
+  [[nodiscard]] std::uint64_t footprint(std::uint64_t bytes) const noexcept override;
 
   /// A new stream. At most 65,535 exist at a time. Errors: stream_misuse (one more).
   [[nodiscard]] Result<StreamId> create_stream() override;

@@ -4,8 +4,9 @@
 // Put a LoggingResource where you want to see what a layer was asked and what it answered: above the device's own resource to log
 // what reaches the driver, above a budget to log refusals too. Every allocation and free becomes one event in the flight file, in the
 // lane of its thread: time, thread, action, address, bytes as requested, alignment, stream, tag, and for a failure who said no and
-// why. Nothing else changes: requests and errors go through as they are. To get the events as lines (RMM's CSV columns, a callback,
-// memory) start a LogFollower; without one the newest events can still be read from the flight file.
+// why. Nothing else changes: requests and errors go through as they are, and calls that are about no block (trims, reaps, streams)
+// without a line. To get the events as lines (RMM's CSV columns, a callback, memory) start a LogFollower; without one the newest
+// events can still be read from the flight file.
 //
 // When: one event for each call, after its outcome, so that a refusal stands there as a failed allocation with its size and no
 // address. A line's time is when the address changed hands: an allocation's is when it was delivered, a free's when it was asked for,

@@ -153,6 +153,12 @@ public:
   /// The pure level of claimed bytes under the budget; none without one.
   [[nodiscard]] PressureLevel pressure_level() const noexcept;
 
+  /// Looks at the device and publishes its total, its free memory and what is used outside of this process's ledgers (readers of the
+  /// flight file and the exporter show them as last seen). Done by itself when the manager is made, when the device was short, when
+  /// the budget changed and when pending frees were waited for; never on the way of a request that succeeds, nor of one that a budget
+  /// refuses. Call it as often as you want these figures fresh: it costs one question to the driver (100 ns on the host).
+  void refresh_device_figures() const noexcept;
+
   [[nodiscard]] ManagerStats stats() const;
   [[nodiscard]] AuditReport audit() const;
   [[nodiscard]] Device const& device() const noexcept;

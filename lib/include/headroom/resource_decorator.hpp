@@ -59,6 +59,8 @@ public:
   [[nodiscard]] Result<void> reserve(std::uint64_t bytes) override;
   void unreserve(std::uint64_t bytes) noexcept override;
   [[nodiscard]] Result<std::uint64_t> reap_pending(ReapMode mode) override;
+  [[nodiscard]] Result<std::uint64_t> trim(std::uint64_t bytes_to_keep) override;
+  [[nodiscard]] std::uint64_t footprint(std::uint64_t bytes) const noexcept override;
   [[nodiscard]] bool reports_returns() const noexcept override;
   [[nodiscard]] MemoryInfo memory_info() const noexcept override;
   [[nodiscard]] Result<StreamId> create_stream() override;

@@ -62,6 +62,17 @@ void add_clause(std::string& text, std::string const& clause) {
   text += clause;
 }
 
+/// "4 GiB of 9 GiB free on the device, 1 GiB used outside the ledgers"; what is unknown is left out.
+void add_device(std::string& text, Error const& error) {
+  if (error.device_free) {
+    const auto of_total = error.device_total ? " of " + format_bytes_exact(*error.device_total) : std::string{};
+    add_clause(text, format_bytes_exact(*error.device_free) + of_total + " free on the device");
+  } else if (error.device_total) {
+    add_clause(text, "the device has " + format_bytes_exact(*error.device_total));
+  }
+  if (error.device_outside) add_clause(text, format_bytes_exact(*error.device_outside) + " used outside the ledgers");
+}
+
 std::string figures_text(Error const& error) {
   std::string text;
   if (error.current && error.limit) {
@@ -76,7 +87,7 @@ std::string figures_text(Error const& error) {
     add_clause(text, held_in(error.unspent_bytes, error.unspent_reservations, "unspent reservation"));
   if (error.failed_frees != 0) add_clause(text, held_in(error.failed_free_bytes, error.failed_frees, "failed free"));
   if (error.peak) add_clause(text, "peak " + format_bytes_exact(*error.peak));
-  if (error.device_free) add_clause(text, format_bytes_exact(*error.device_free) + " free on the device");
+  add_device(text, error);
   if (error.required_is_clamped) add_clause(text, "the sum does not fit 64 bits");
   return text;
 }

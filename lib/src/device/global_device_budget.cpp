@@ -4,133 +4,121 @@
 #include <string>
 #include <utility>
 
-#include <headroom/byte_size.hpp>
 #include <headroom/device_account.hpp>
 
 #include "base/clock.hpp"
 #include "device/account_core.hpp"
+#include "device/account_request.hpp"
 #include "device/account_scope.hpp"
 #include "device/device_account_cell.hpp"
+#include "device/device_figures.hpp"
+#include "device/device_limit.hpp"
+#include "device/patience.hpp"
 #include "device/request_checks.hpp"
+#include "device/second_try.hpp"
 #include "flight/tag_names.hpp"
-#include "ledger/figures.hpp"
 
 namespace headroom {
 namespace {
 
 using device::AccountCore;
+using device::AccountRequest;
 using device::AccountScope;
+using device::Line;
 using flight::InFlight;
 using flight::LaneSection;
 using ledger::ClaimOutcome;
 using ledger::ClaimResult;
 using ledger::Ledger;
 
-// What is known of a request from its start on.
-struct Asked {
-  AccountCore& core;
-  flight::ThreadState& thread;
-  std::uint64_t bytes = 0;
-  std::uint64_t alignment = 0;
-  std::uint64_t start_ticks = 0;
-  flight::TagPlace tag{};
-};
-
-// Blocks and requests come from anyone; a number that is no tag's counts as untagged.
-flight::TagPlace place_of(Ledger& ledger, std::uint16_t tag) noexcept {
-  return ledger.tag_place(tag < flight::tag_names_used() ? tag : flight::kUntagged);
-}
-
-ledger::Refusal refusal_of(Asked const& asked, ErrorKind kind, Layer layer, ClaimResult const& claim) noexcept {
-  return {.kind = kind,
-          .layer = layer,
-          .requested = asked.bytes,
-          .alignment = asked.alignment,
-          .claimed = claim.claimed_before,
-          .limit_word = claim.limit_word,
-          .device_free = {},
-          .start_ticks = asked.start_ticks,
-          .tag = asked.tag,
-          .typed = false};
-}
-
-ClaimResult look(Ledger const& ledger) noexcept {
-  return {.outcome = ClaimOutcome::refused, .claimed_before = ledger.words().claimed, .limit_word = ledger.limit_word()};
-}
-
 Error forked_child() {
   return make_error(ErrorKind::unsupported, Layer::device_account,
                     "this process is a forked child: the device and the books belong to its parent; exec, or allocate there");
 }
 
-// Refused here: booked, with all figures.
-Error refuse(Asked const& asked, ErrorKind kind, ClaimResult const& claim, std::string message) {
-  Ledger& ledger = asked.core.ledger();
-  {
-    const LaneSection section{asked.thread};
-    ledger.book_refusal(section, refusal_of(asked, kind, Layer::device_account, claim));
-  }
-  Error error = make_error(kind, Layer::device_account, std::move(message));
-  error.requested = asked.bytes;
-  ledger::add_figures(error, ledger, claim);
-  ledger::add_holders(error, ledger);
-  return error;
-}
-
-std::string shortage(AccountCore const& core, std::optional<Error> const& reap_failure) {
-  std::string text = core.name();
-  if (const auto pending = core.pending_free_bytes(); pending != 0) text += ", " + format_bytes(pending) + " in pending frees";
-  if (reap_failure) text += ", and finishing them failed: " + reap_failure->to_string();
-  return text;
-}
-
-std::string beyond_ledger(std::uint64_t bytes) {
-  return std::to_string(bytes) + " bytes cannot be held: an account counts up to " + std::to_string(kLargestRequest) +
-         " (16 TiB - 1) in all";
-}
-
-// Takes `asked.bytes` from the budget by `claim`; the error, booked, if they cannot be had.
-std::optional<Error> take(Asked const& asked, AccountCore::Claim claim, ClaimResult& result) {
-  Ledger& ledger = asked.core.ledger();
-  result = (ledger.*claim)(asked.bytes);
-  std::optional<Error> reap_failure;
-  if (result.outcome == ClaimOutcome::refused) {
-    auto attempt = asked.core.claim_after_reaping(asked.bytes, claim);
-    result = attempt.claim;
-    reap_failure = std::move(attempt.reap_failure);
-  }
-  if (result.outcome == ClaimOutcome::refused) {
-    return refuse(asked, ErrorKind::over_budget, result, shortage(asked.core, reap_failure));
-  }
-  if (result.outcome == ClaimOutcome::overflow) return refuse(asked, ErrorKind::overflow, result, beyond_ledger(asked.bytes));
-  return std::nullopt;
-}
-
-// The stack below said no: its error stays as it is, but for figures that it lacks.
-Error refuse_below(Asked const& asked, bool reserved, Error error) {
-  Ledger& ledger = asked.core.ledger();
-  const LaneSection section{asked.thread};
-  if (reserved) {
-    ledger.unspend(asked.bytes);
-  } else {
-    ledger.unclaim(asked.bytes, section);
-  }
-  auto refusal = refusal_of(asked, error.kind, error.layer, look(ledger));
-  refusal.device_free = error.device_free;
-  refusal.device_code = error.device_code;
-  ledger.book_refusal(section, refusal);
-  if (!error.requested) error.requested = asked.bytes;
-  return error;
+std::string other_options(DeviceAccount const& account, ledger::DeviceTerms::Agreed const& present,
+                          DeviceBudgetOptions const& asked) {
+  const auto words = [](DeviceBudgetOptions const& options) {
+    const std::string text = device::options_text(options);
+    return text.empty() ? std::string{"no options"} : text;
+  };
+  return "the account '" + account.name() + "' has " +
+         words({.keep_free_bytes = present.keep_free, .include_context = present.include_context}) +
+         " from its first user; found " + words(asked) + ", expected the same, since all stacks of one device share it";
 }
 
 }  // namespace
 
-Result<std::shared_ptr<GlobalDeviceBudget>> GlobalDeviceBudget::create(Device const& device, MemoryBudget budget) {
-  return create(device, budget, device.shared_resource());
+// Asks the stack below, in an account that keeps memory free only for what leaves enough of it.
+class GlobalDeviceBudget::AskBelow final : public device::SecondTry {
+public:
+  AskBelow(GlobalDeviceBudget& budget, AccountRequest const& asked, AllocRequest const& below) noexcept
+      : budget_(budget), asked_(asked), below_(below) {}
+
+  [[nodiscard]] Result<Block> ask() noexcept override {
+    if (budget_.terms_.options.keep_free_bytes == 0) [[likely]]
+      return budget_.ask_below(below_);
+    return ask_above_line();
+  }
+  void trimmed(std::uint64_t bytes) noexcept override {
+    const LaneSection section{asked_.thread};
+    asked_.core.ledger().book_trim(section, bytes, asked_.bytes, asked_.alignment, asked_.tag);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> free_now() const noexcept override {
+    auto free = budget_.inner()->memory_info().free;
+    if (free) *free = device::less(*free, budget_.terms_.options.keep_free_bytes);
+    return free;
+  }
+  /// Of the last ask(), when it ended here.
+  [[nodiscard]] std::optional<Line> const& stopped_at() const noexcept { return stopped_at_; }
+
+private:
+  [[nodiscard]] Result<Block> ask_above_line() noexcept {
+    stopped_at_.reset();
+    DeviceResource const& inner = *budget_.inner();
+    const std::uint64_t footprint = std::max(inner.footprint(below_.bytes), below_.bytes);
+    device::Patience patience;
+    for (;;) {
+      {
+        const device::Taking taking{asked_.core.ledger().device_terms(), footprint};
+        const auto free = inner.memory_info().free;
+        if (!free) {
+          return fail(ErrorKind::driver, Layer::device_account,
+                      "the device does not tell its free memory any more, of which " +
+                          device::options_text(budget_.terms_.options) + " are due");
+        }
+        const std::uint64_t room = device::less(*free, budget_.terms_.options.keep_free_bytes);
+        if (taking.sum() <= room) return budget_.ask_below(below_);
+        // Too much by itself: like a device without room, so that room is made as for one.
+        if (footprint > room) return stop({.room = room, .footprint = footprint}, ErrorKind::device_out_of_memory);
+        // Together with others on their way, who may take less than they said, or nothing. Nothing but time helps against them.
+        const std::uint64_t left = device::less(room, taking.sum() - footprint);
+        if (patience.overtaken()) return stop({.room = left, .footprint = footprint}, ErrorKind::over_budget);
+      }
+      patience.pause();
+    }
+  }
+  [[nodiscard]] Result<Block> stop(Line line, ErrorKind kind) {
+    stopped_at_ = line;
+    Error error = make_error(kind, Layer::device_account, {});
+    error.device_free = line.room;
+    return tl::make_unexpected(std::move(error));
+  }
+
+  GlobalDeviceBudget& budget_;
+  AccountRequest const& asked_;
+  AllocRequest const& below_;
+  std::optional<Line> stopped_at_;
+};
+
+Result<std::shared_ptr<GlobalDeviceBudget>> GlobalDeviceBudget::create(Device const& device, MemoryBudget budget,
+                                                                       DeviceBudgetOptions const& options) {
+  return create(device, budget, device.shared_resource(), options);
 }
 
 Result<std::shared_ptr<GlobalDeviceBudget>> GlobalDeviceBudget::create(Device const& device, MemoryBudget budget,
-                                                                       std::shared_ptr<DeviceResource> inner) {
+                                                                       std::shared_ptr<DeviceResource> inner,
+                                                                       DeviceBudgetOptions const& options) {
   auto checked = InnerResource::check(std::move(inner), kName);
   if (!checked) return tl::make_unexpected(std::move(checked.error()));
   auto const& below = checked->resource();
@@ -147,14 +135,45 @@ Result<std::shared_ptr<GlobalDeviceBudget>> GlobalDeviceBudget::create(Device co
                 "the stack below ends in a resource '" + std::string(ends_in.name()) +
                     "' of another device, expected the one of '" + device.name() + "'");
   }
+  const MemoryInfo memory = below->memory_info();
+  if (auto error = device::unusable(options, memory)) return tl::make_unexpected(*std::move(error));
   auto core = AccountCore::join(device, budget, below);
   if (!core) return tl::make_unexpected(std::move(core.error()));
-  DeviceAccount account{**core, below};
-  return std::make_shared<GlobalDeviceBudget>(*std::move(checked), std::move(account));
+  DeviceAccount account{**core, below};  // from here on an error gives the seat back
+  Ledger& ledger = (*core)->ledger();
+  ledger.cell().physical_device.store(device::physical_device(*below), std::memory_order_relaxed);
+  const Terms terms{.budget = budget, .options = options};
+  const ledger::DeviceTerms::Agreed wanted{.keep_free = options.keep_free_bytes, .include_context = options.include_context};
+  if (const auto agreed = ledger.device_terms().agree(wanted); agreed.terms != wanted) {
+    return fail(ErrorKind::invalid_argument, Layer::device_account, other_options(account, agreed.terms, options));
+  } else if (agreed.first && options != DeviceBudgetOptions{}) {
+    const auto outside = device::outside_account(*below, ledger);
+    auto error = outside ? device::nothing_left(terms, *memory.total, *outside) : std::nullopt;
+    if (error) return tl::make_unexpected(*std::move(error));
+  }
+  auto stack = std::make_shared<GlobalDeviceBudget>(*std::move(checked), std::move(account), terms);
+  stack->refresh();
+  return stack;
 }
 
-GlobalDeviceBudget::GlobalDeviceBudget(InnerResource inner, DeviceAccount account) noexcept
-    : ResourceDecorator(std::move(inner)), account_(std::move(account)), reports_returns_(ResourceDecorator::reports_returns()) {}
+GlobalDeviceBudget::GlobalDeviceBudget(InnerResource inner, DeviceAccount account, Terms const& terms) noexcept
+    : ResourceDecorator(std::move(inner)),
+      account_(std::move(account)),
+      terms_(terms),
+      reports_returns_(ResourceDecorator::reports_returns()) {}
+
+void GlobalDeviceBudget::refresh() const noexcept {
+  if (flight::in_forked_child()) return;
+  Ledger& ledger = account_.core_->ledger();
+  const auto figures = device::figures_of(*inner());
+  device::write_figures(ledger.cell(), figures);
+  if (terms_.options == DeviceBudgetOptions{} || !figures.total) return;
+  // The account's own outside, not the process's: a manager beside it takes memory as a library does.
+  const auto outside = device::outside_account(*inner(), ledger);
+  if (!outside) return;
+  const MemoryBudget limit = device::limit_in_force(terms_.budget, terms_.options, *figures.total, *outside);
+  if (ledger.budget() != limit) ledger.set_budget(limit);
+}
 
 // No exception leaves the library, and none may pass the books by.
 Result<Block> GlobalDeviceBudget::ask_below(AllocRequest const& request) noexcept {
@@ -185,45 +204,54 @@ Result<Block> GlobalDeviceBudget::allocate(AllocRequest const& request) {
   AccountCore& core = *account_.core_;
   Ledger& ledger = core.ledger();
   flight::ThreadState& thread = flight::this_thread();
-  const Asked asked{.core = core,
-                    .thread = thread,
-                    .bytes = request.bytes,
-                    .alignment = request.alignment,
-                    .start_ticks = ticks_now(),
-                    .tag = place_of(ledger, request.tag)};
+  const AccountRequest asked{.core = core,
+                             .budget = *this,
+                             .thread = thread,
+                             .bytes = request.bytes,
+                             .alignment = request.alignment,
+                             .start_ticks = ticks_now(),
+                             .tag = device::place_of(ledger, request.tag),
+                             .reserved = request.reserved};
   if (!acceptable(request)) [[unlikely]] {
     auto wrong = wrong_request(request);
     const LaneSection section{thread};
-    ledger.book_refusal(section, refusal_of(asked, wrong.value().kind, wrong.value().layer, look(ledger)));
+    ledger.book_refusal(section,
+                        device::refusal_of(asked, wrong.value().kind, wrong.value().layer, device::present_claim(ledger)));
     return wrong;
   }
 
   const AccountScope scope{thread, ledger, request.reserved ? InFlight::spending : InFlight::allocating, request.bytes};
   ClaimResult claim;
   if (request.reserved) {
-    claim = look(ledger);
+    claim = device::present_claim(ledger);
     if (!ledger.try_spend(request.bytes)) {
-      return tl::make_unexpected(refuse(asked, ErrorKind::invalid_argument, claim,
-                                        "the request says that its bytes are reserved; found " +
-                                            std::to_string(ledger.cell().unspent.load(std::memory_order_relaxed)) +
-                                            " unspent bytes on " + core.name() + ", expected at least " +
-                                            std::to_string(request.bytes)));
+      return tl::make_unexpected(device::refuse(asked, ErrorKind::invalid_argument, claim,
+                                                "the request says that its bytes are reserved; found " +
+                                                    std::to_string(ledger.cell().unspent.load(std::memory_order_relaxed)) +
+                                                    " unspent bytes on " + core.name() + ", expected at least " +
+                                                    std::to_string(request.bytes)));
     }
   } else {
-    if (auto error = take(asked, &Ledger::claim, claim)) [[unlikely]]
+    if (auto error = device::take(asked, &Ledger::claim, claim)) [[unlikely]]
       return tl::make_unexpected(*std::move(error));
     const LaneSection section{thread};
     ledger.judge_pressure(section);
     if (claim.outcome == ClaimOutcome::observed) [[unlikely]] {
-      auto observed = refusal_of(asked, ErrorKind::over_budget, Layer::device_account, claim);
+      auto observed = device::refusal_of(asked, ErrorKind::over_budget, Layer::device_account, claim);
       observed.observed = true;
       ledger.book_refusal(section, observed);
     }
   }
 
-  Result<Block> block = ask_below(below);
+  AskBelow again{*this, asked, below};
+  Result<Block> block = again.ask();
   if (!block) [[unlikely]]
-    return tl::make_unexpected(refuse_below(asked, request.reserved, std::move(block.error())));
+    block = device::ask_again_if_short(*inner(), below, std::move(block), again);
+  if (!block) [[unlikely]] {
+    if (auto const& line = again.stopped_at())
+      return tl::make_unexpected(device::refuse_at_line(asked, *line, block.error().message));
+    return tl::make_unexpected(device::refuse_below(asked, std::move(block.error())));
+  }
   const std::uint64_t alloc_word = ledger.admit(request.bytes);
   const LaneSection section{thread};
   ledger.book_account_allocation(section, {.bytes = request.bytes,
@@ -252,7 +280,7 @@ Result<void> GlobalDeviceBudget::deallocate(Block const& block) {
   const AccountScope scope{thread, ledger, InFlight::freeing, block.bytes};
   Block below = block;
   below.returns_to = reports_returns_ ? &core : nullptr;
-  const flight::TagPlace tag = place_of(ledger, block.tag);
+  const flight::TagPlace tag = device::place_of(ledger, block.tag);
 
   core.begin_free(block.bytes);
   Result<void> freed = free_below(below);
@@ -297,11 +325,15 @@ Result<void> GlobalDeviceBudget::reserve(std::uint64_t bytes) {
                     "', expected one with a limit that is enforced");
   }
   flight::ThreadState& thread = flight::this_thread();
-  const Asked asked{
-      .core = core, .thread = thread, .bytes = bytes, .start_ticks = ticks_now(), .tag = place_of(ledger, flight::kUntagged)};
+  const AccountRequest asked{.core = core,
+                             .budget = *this,
+                             .thread = thread,
+                             .bytes = bytes,
+                             .start_ticks = ticks_now(),
+                             .tag = device::place_of(ledger, flight::kUntagged)};
   const AccountScope scope{thread, ledger, InFlight::reserving, std::min(bytes, kLargestRequest)};
   ClaimResult claim;
-  if (auto error = take(asked, &Ledger::reserve, claim)) return tl::make_unexpected(*std::move(error));
+  if (auto error = device::take(asked, &Ledger::reserve, claim)) return tl::make_unexpected(*std::move(error));
   const LaneSection section{thread};
   ledger.book_reservation(section, bytes);
   return success();

@@ -112,7 +112,11 @@ std::uint64_t HostResource::bytes_outstanding() const noexcept {
 }
 
 MemoryInfo HostResource::memory_info() const noexcept {
-  return {.total = state_->options.total_bytes, .free = state_->device_free_bytes.load(std::memory_order_relaxed)};
+  auto const free = state_->device_free_bytes.load(std::memory_order_relaxed);
+  // Two figures of two instants while others are at work: never below 0 all the same.
+  auto const taken = (state_->usable.length << state_->granule_shift) - free;
+  auto const handed_out = bytes_outstanding();
+  return {.total = state_->options.total_bytes, .free = free, .slack = taken > handed_out ? taken - handed_out : 0};
 }
 
 std::string_view HostResource::name() const noexcept { return "host"; }
@@ -130,7 +134,11 @@ std::uint64_t HostResource::largest_free_block() const {
   return std::max(state_->pool.holes().largest(), state_->pool.cache().largest()) << state_->granule_shift;
 }
 
-std::uint64_t HostResource::trim(std::uint64_t bytes_to_keep) {
+std::uint64_t HostResource::footprint(std::uint64_t bytes) const noexcept {
+  return bytes > kLargestRequest ? bytes : state_->granules(bytes) << state_->granule_shift;
+}
+
+Result<std::uint64_t> HostResource::trim(std::uint64_t bytes_to_keep) {
   std::lock_guard const lock(state_->mutex);
   auto const keep = bytes_to_keep > kLargestRequest ? UINT64_MAX : state_->granules(bytes_to_keep);
   auto const moved = state_->pool.trim(keep);

@@ -1,10 +1,16 @@
+#include <atomic>
 #include <string>
 
 #include <headroom/device.hpp>
 
+#include "base/checked.hpp"
+
 // What a resource does that implements only allocate and deallocate: it refuses loudly, or says that it does not know.
 namespace headroom {
 namespace {
+
+// Written and read by whoever makes a resource; relaxed, only distinctness matters.
+std::atomic<std::uint64_t> next_instance{1};
 
 tl::unexpected<Error> cannot(DeviceResource const& resource, std::string_view what) {
   return fail(ErrorKind::unsupported, Layer::resource,
@@ -12,6 +18,8 @@ tl::unexpected<Error> cannot(DeviceResource const& resource, std::string_view wh
 }
 
 }  // namespace
+
+DeviceResource::DeviceResource() noexcept : instance_(next_instance.fetch_add(1, std::memory_order_relaxed)) {}
 
 Result<void> DeviceResource::fill_zero(Block const&, std::uint64_t, std::uint64_t, StreamId) {
   return cannot(*this, "fill memory");
@@ -28,6 +36,12 @@ Result<void> DeviceResource::reserve(std::uint64_t) { return cannot(*this, "rese
 void DeviceResource::unreserve(std::uint64_t) noexcept {}
 
 Result<std::uint64_t> DeviceResource::reap_pending(ReapMode) { return 0; }
+
+Result<std::uint64_t> DeviceResource::trim(std::uint64_t) { return 0; }
+
+std::uint64_t DeviceResource::footprint(std::uint64_t bytes) const noexcept {
+  return checked_round_up(bytes, kMinimumAlignment).value_or(kMaxUint64);
+}
 
 bool DeviceResource::reports_returns() const noexcept { return false; }
 

@@ -55,6 +55,8 @@ std::optional<BudgetSnapshot> ResourceDecorator::budget_snapshot() const noexcep
 Result<void> ResourceDecorator::reserve(std::uint64_t bytes) { return inner()->reserve(bytes); }
 void ResourceDecorator::unreserve(std::uint64_t bytes) noexcept { inner()->unreserve(bytes); }
 Result<std::uint64_t> ResourceDecorator::reap_pending(ReapMode mode) { return inner()->reap_pending(mode); }
+Result<std::uint64_t> ResourceDecorator::trim(std::uint64_t bytes_to_keep) { return inner()->trim(bytes_to_keep); }
+std::uint64_t ResourceDecorator::footprint(std::uint64_t bytes) const noexcept { return inner()->footprint(bytes); }
 bool ResourceDecorator::reports_returns() const noexcept { return inner()->reports_returns(); }
 MemoryInfo ResourceDecorator::memory_info() const noexcept { return inner()->memory_info(); }
 Result<StreamId> ResourceDecorator::create_stream() { return inner()->create_stream(); }

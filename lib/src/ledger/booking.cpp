@@ -193,6 +193,19 @@ void Ledger::book_free_failure(LaneSection const& section, Booking const& bookin
   emit(section, EventKind::free_failed, draft);
 }
 
+void Ledger::book_trim(LaneSection const& section, std::uint64_t came_back, std::uint64_t requested, std::uint64_t alignment,
+                       TagPlace tag) noexcept {
+  Draft draft;
+  draft.words[0] = pack_kind(EventKind::trim);
+  draft.words[1] = ticks_now();
+  draft.words[2] = came_back;
+  draft.words[3] = pack_bytes(requested, alignment);
+  draft.words[4] = cell_->alloc.load(std::memory_order_relaxed);
+  draft.words[5] = Subject{.tag = tag.entry, .ledger = record_id(), .pressure = pressure_state()}.pack();
+  draft.words[7] = pack_duration(0, section.thread().thread_id);
+  emit(section, EventKind::trim, draft);
+}
+
 void Ledger::book_empty(LaneSection const& section, bool typed) noexcept {
   const auto count = counters(section);
   count.add(typed ? count->typed_requests : count->raw_requests, 1);

@@ -80,13 +80,18 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   words.sentinel_bytes.store(0, std::memory_order_relaxed);
   words.generation.fetch_add(1, std::memory_order_relaxed);
   words.device_id.store(device_entry, std::memory_order_relaxed);
+  for (Word* figure : {&words.device_total, &words.device_free, &words.device_outside, &words.physical_device})
+    figure->store(0, std::memory_order_relaxed);
   words.created_ticks.store(ticks_now(), std::memory_order_relaxed);
   words.directory_id.store(directory_id_, std::memory_order_relaxed);
   set_scales(budget);
   words.state.store(static_cast<std::uint64_t>(LedgerState::open), std::memory_order_release);
 }
 
-void Ledger::close() noexcept { cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_release); }
+void Ledger::close() noexcept {
+  device_terms_.forget();
+  cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_release);
+}
 
 bool Ledger::is_quiet() const noexcept {
   if ((cell_->claim.load(std::memory_order_seq_cst) & kBytesMask) != 0 || cell_->unspent.load(std::memory_order_acquire) != 0 ||

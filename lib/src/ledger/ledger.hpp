@@ -28,6 +28,7 @@
 #include "flight/directory.hpp"
 #include "flight/live_table.hpp"
 #include "flight/thread_state.hpp"
+#include "ledger/device_terms.hpp"
 #include "ledger/protocol.hpp"
 
 namespace headroom::ledger {
@@ -103,6 +104,9 @@ public:
   void book_free(flight::LaneSection const& section, Booking const& booking, flight::EventKind kind) noexcept;
   void book_refusal(flight::LaneSection const& section, Refusal const& refusal) noexcept;
   void book_free_failure(flight::LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept;
+  /// A cache below gave bytes back because a request was short. Before the record of that request's outcome.
+  void book_trim(flight::LaneSection const& section, std::uint64_t came_back, std::uint64_t requested, std::uint64_t alignment,
+                 flight::TagPlace tag) noexcept;
   /// A request of zero bytes: counted, nothing charged.
   void book_empty(flight::LaneSection const& section, bool typed) noexcept;
   /// Likewise for a device account, whose managers keep slots and records of the same memory: counters, tag cell and peak only.
@@ -151,6 +155,8 @@ public:
   /// The largest holders, largest first.
   [[nodiscard]] std::array<Holder, 3> largest_holders() const noexcept;
 
+  /// Of a device account: what its stacks agreed upon about their device.
+  [[nodiscard]] DeviceTerms& device_terms() noexcept { return device_terms_; }
   [[nodiscard]] flight::LedgerCell& cell() const noexcept { return *cell_; }
   [[nodiscard]] flight::LedgerTallies& tallies() const noexcept { return *tallies_; }
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
@@ -189,6 +195,7 @@ private:
   std::uint32_t index_ = flight::kNoCell;
   std::uint32_t directory_id_ = 0;
   flight::TagPlace other_{};
+  DeviceTerms device_terms_;
   // Derived from the limit for figures that need no exactness: read and written relaxed.
   std::atomic<double> use_scale_{0.0};             // buckets for each byte claimed
   std::atomic<std::uint64_t> peak_step_{1 << 20};  // how far a peak moves before the journal hears of it

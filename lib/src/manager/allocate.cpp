@@ -117,7 +117,7 @@ template <class Funds>
                            .reserved = Funds::kReserved && route.has_runtime()};
   Result<Block> block = ask_for_block(route.resource(), asked);
   if (!block) [[unlikely]] {
-    block = ask_again_if_short(route.resource(), asked, std::move(block));
+    block = ask_again_if_short(request, asked, std::move(block));
   }
   if (!block) [[unlikely]] {
     funds.give_back(request);

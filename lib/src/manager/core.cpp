@@ -4,6 +4,7 @@
 
 #include "device/device_account_cell.hpp"
 #include "device/device_entry.hpp"
+#include "device/device_figures.hpp"
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
 #include "ledger/cells.hpp"
@@ -86,9 +87,10 @@ void Core::reopen(Device device, MemoryBudget budget, std::string name, std::uin
   const MemoryInfo memory = device_->memory_info();
   DeviceResource& resource = runtime ? runtime->stack() : device_->resource();
   ledger_.open(cell, name_, device::directory_entry(*device_), budget);
-  ledger_.cell().device_total.store(memory.total ? *memory.total + 1 : 0, std::memory_order_relaxed);
+  ledger_.cell().physical_device.store(device::physical_device(resource), std::memory_order_relaxed);
   first_.open(resource, device_->ordinal(), std::move(runtime), parent_word_of(resource));
   name_parent();
+  device::refresh_figures(ledger_, resource);
   // A limit that the device cannot hold would promise memory that does not exist.
   if (budget.enforces() && memory.total && *budget.limit_bytes() > *memory.total) {
     ledger_.set_budget(MemoryBudget::with_limit(*memory.total));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/device_figures.hpp"
 #include "flight/recorder.hpp"
 #include "manager/core.hpp"
 #include "manager/errors.hpp"
@@ -79,7 +80,9 @@ Result<void> GpuMemoryManager::check_budget(std::uint64_t bytes) const {
 Result<void> GpuMemoryManager::reap_pending_deallocations() {
   if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
   if (!route_->has_runtime()) return {};
-  return manager::reap_all(route_->resource());
+  auto reaped = manager::reap_all(route_->resource());
+  refresh_device_figures();
+  return reaped;
 }
 
 Result<void> GpuMemoryManager::record_free(std::uint64_t bytes) const {
@@ -175,7 +178,16 @@ std::uint64_t GpuMemoryManager::write_off_failed_deallocations() {
   return bytes;
 }
 
-void GpuMemoryManager::set_budget(MemoryBudget budget) { route_->ledger().set_budget(budget); }
+void GpuMemoryManager::set_budget(MemoryBudget budget) {
+  route_->ledger().set_budget(budget);
+  refresh_device_figures();
+}
+
+void GpuMemoryManager::refresh_device_figures() const noexcept {
+  if (flight::in_forked_child()) return;
+  device::refresh_figures(route_->ledger(), route_->resource());
+}
+
 MemoryBudget GpuMemoryManager::budget() const noexcept { return route_->ledger().budget(); }
 
 std::optional<std::uint64_t> GpuMemoryManager::budget_limit_bytes() const noexcept { return budget().limit_bytes(); }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "device/device_figures.hpp"
 #include "ledger/protocol.hpp"
 #include "manager/errors.hpp"
 #include "manager/request.hpp"
@@ -68,6 +69,9 @@ Error refuse_by_resource(Request const& request, ClaimResult const& claim, Error
     ledger.book_refusal(section, refusal);
   }
   error.requested = request.bytes;
+  // A budget's "no" is told without a look at the device, which costs a call into its driver; a budget below keeps its own figures.
+  if (error.kind == ErrorKind::device_out_of_memory)
+    device::add_device_figures(error, device::refresh_figures(ledger, request.route.resource()));
   // A budget below has spoken with figures of its own: ours would make nonsense of them.
   if (error.limit) return error;
   add_figures(error, ledger, claim);

@@ -7,6 +7,7 @@
 #include <headroom/error.hpp>
 
 #include "manager/errors.hpp"
+#include "manager/request.hpp"
 
 namespace headroom::manager {
 
@@ -21,10 +22,10 @@ namespace headroom::manager {
   }
 }
 
-/// `block` is a refusal. If it says that the device had no room: frees that were made may still be pending on their streams. Takes those that are finished, then waits for
-/// one after the other, asking again whenever enough came back to try; bounded. The result is the block, or the last refusal.
-[[nodiscard]] Result<Block> ask_again_if_short(DeviceResource& resource, AllocRequest const& request,
-                                               Result<Block> block) noexcept;
+/// `block` is a refusal. If it says that the device had no room: frees that were made may still be pending on their streams, and caches
+/// may hold what nobody uses. Takes the frees that are finished, then waits for one after the other, then trims the caches (an event),
+/// asking again whenever enough came back to try; bounded. The result is the block, or the last refusal.
+[[nodiscard]] Result<Block> ask_again_if_short(Request const& request, AllocRequest const& asked, Result<Block> block) noexcept;
 
 /// Waits for all pending frees. Errors: what the resource says.
 [[nodiscard]] Result<void> reap_all(DeviceResource& resource) noexcept;

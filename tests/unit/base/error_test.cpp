@@ -99,6 +99,22 @@ TEST(ErrorSentence, device_out_of_memory_says_what_the_device_said) {
             "cudaMallocAsync: out of memory");
 }
 
+TEST(ErrorSentence, device_figures_are_told_together_and_the_unknown_ones_left_out) {
+  auto error = make_error(ErrorKind::device_out_of_memory, Layer::driver, {});
+  error.requested = 2 * kGiB;
+  error.device_free = 4 * kGiB;
+  error.device_total = 9 * kGiB;
+  error.device_outside = kGiB;
+  EXPECT_EQ(error.to_string(),
+            "2 GiB refused by driver (device_out_of_memory): 4 GiB of 9 GiB free on the device, 1 GiB used outside the ledgers");
+  error.device_free.reset();
+  EXPECT_EQ(error.to_string(),
+            "2 GiB refused by driver (device_out_of_memory): the device has 9 GiB, 1 GiB used outside the ledgers");
+  error.device_total.reset();
+  error.device_outside = 0;
+  EXPECT_EQ(error.to_string(), "2 GiB refused by driver (device_out_of_memory): 0 B used outside the ledgers");
+}
+
 TEST(ErrorSentence, absent_figures_are_not_zero) {
   auto error = make_error(ErrorKind::over_budget, Layer::manager, {});
   error.requested = 0;

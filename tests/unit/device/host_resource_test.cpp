@@ -133,7 +133,7 @@ TEST(HostResource, cached_memory_counts_as_used_until_it_is_trimmed) {  // case 
   auto const refused = host->allocate({.bytes = 768 * kMiB});
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("512 MiB cached"));
-  EXPECT_EQ(host->trim(0), 512 * kMiB);
+  EXPECT_EQ(host->trim(0).value(), 512 * kMiB);
   EXPECT_EQ(host->memory_info().free, kGiB);
   EXPECT_TRUE(host->allocate({.bytes = 768 * kMiB}));
 }
@@ -147,9 +147,9 @@ TEST(HostResource, cache_serves_requests_and_keeps_no_more_than_its_threshold) {
   EXPECT_EQ(host->memory_info().free, (64 - 4 - 3) * kMiB);
   EXPECT_EQ(host->allocate({.bytes = kMiB})->pointer, blocks[0].pointer) << "from the cache, lowest first";
   EXPECT_EQ(host->usage().cached, 2 * kMiB);
-  EXPECT_EQ(host->trim(kMiB + kMiB / 2), kMiB / 2);
+  EXPECT_EQ(host->trim(kMiB + kMiB / 2).value(), kMiB / 2);
   EXPECT_EQ(host->usage().cached, kMiB + kMiB / 2);
-  EXPECT_EQ(host->trim(UINT64_MAX), 0);
+  EXPECT_EQ(host->trim(UINT64_MAX).value(), 0U);
 }
 
 // Under a lock, 20 threads of twice 50 ms each take 2 s at the least; without, 100 ms where the machine has time for them.

@@ -63,6 +63,30 @@ TEST_P(ResourceConformance, counts_requested_bytes_until_they_are_back) {
   EXPECT_EQ(resource().bytes_outstanding(), 0);
 }
 
+TEST_P(ResourceConformance, a_trim_takes_nothing_from_anyone_and_a_second_one_finds_nothing) {
+  auto const block = resource().allocate({.bytes = 1000}).value();
+  EXPECT_TRUE(resource().deallocate(resource().allocate({.bytes = 5000}).value()));
+  reap_all();
+  auto const outstanding = resource().bytes_outstanding();
+  ASSERT_TRUE(resource().trim(0));
+  EXPECT_EQ(resource().trim(0).value(), 0U);
+  EXPECT_EQ(resource().bytes_outstanding(), outstanding);
+  EXPECT_TRUE(resource().deallocate(block));
+}
+
+TEST_P(ResourceConformance, a_block_takes_no_more_of_the_device_than_its_footprint) {
+  if (!traits().knows_memory) GTEST_SKIP();
+  for (std::uint64_t const bytes : {std::uint64_t{1}, std::uint64_t{256}, std::uint64_t{1000}, kMiB + 1}) {
+    EXPECT_GE(resource().footprint(bytes), bytes);
+    auto const before = *resource().memory_info().free;
+    auto const block = resource().allocate({.bytes = bytes}).value();
+    auto const after = *resource().memory_info().free;
+    EXPECT_LE(before > after ? before - after : 0, resource().footprint(bytes));
+    EXPECT_TRUE(resource().deallocate(block));
+    reap_all();
+  }
+}
+
 TEST_P(ResourceConformance, zero_bytes_succeed_as_null_and_can_be_freed_over_and_over) {
   for (int round = 0; round < 1000; ++round) {
     auto const block = resource().allocate({.bytes = 0});

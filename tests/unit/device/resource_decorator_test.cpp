@@ -87,8 +87,9 @@ TEST_P(EveryDecorator, passes_writes_streams_and_uses_on_unchanged) {
   ASSERT_TRUE(top->finish_use(block, {34}, UseKind::write));
   ASSERT_TRUE(top->record_use(block, {35}, UseKind::write));
   EXPECT_EQ(top->reap_pending(ReapMode::synchronize_next).value(), 77U);
+  EXPECT_EQ(top->trim(12).value(), 66U);
 
-  ASSERT_EQ(below->calls.size(), 8U);
+  ASSERT_EQ(below->calls.size(), 9U);
   EXPECT_EQ(below->calls[0].what, "fill_zero");
   EXPECT_EQ(below->calls[0].offset, 100U);
   EXPECT_EQ(below->calls[0].bytes, 500U);
@@ -106,12 +107,16 @@ TEST_P(EveryDecorator, passes_writes_streams_and_uses_on_unchanged) {
     EXPECT_EQ(below->calls[2 + i].use, UseKind::write);
   }
   EXPECT_EQ(below->calls[7].mode, ReapMode::synchronize_next);
+  EXPECT_EQ(below->calls[8].what, "trim");
+  EXPECT_EQ(below->calls[8].bytes, 12U);
 }
 
 TEST_P(EveryDecorator, passes_answers_on_unchanged) {
   EXPECT_EQ(top->bytes_outstanding(), 4711U);
   EXPECT_EQ(top->memory_info().total, 8000U);
   EXPECT_EQ(top->memory_info().free, 5000U);
+  EXPECT_EQ(top->memory_info().slack, 30U);
+  EXPECT_EQ(top->footprint(1000), 1055U);
   EXPECT_TRUE(top->tracks_uses());
   EXPECT_TRUE(top->host_accessible());
   EXPECT_TRUE(top->reports_returns());

@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <headroom/host_resource.hpp>
+#include <headroom/manager.hpp>
+
 #include "families_support.hpp"
 #include "flight_builder.hpp"
 
@@ -185,6 +188,17 @@ TEST_F(Collect, device_memory_is_shown_once_a_device_and_only_when_known) {
   other.device_total = 8000 + 1;
   EXPECT_EQ(value("device_total_bytes", {{"device", "1"}}), 8000);
   EXPECT_EQ(value("device_free_bytes"), std::nullopt);
+}
+
+// Not a built image: what a manager of this process publishes by itself.
+TEST_F(Collect, what_a_device_uses_outside_is_a_gauge_of_a_living_manager) {
+  auto device =
+      host_device({.total_bytes = 1 << 20, .context_overhead_bytes = 1 << 16, .touch_memory = false, .ordinal = 7}).value();
+  auto manager = GpuMemoryManager::create(device, MemoryBudget::unlimited(), "living").value();
+  const auto found = collect(flight::FlightView::of_this_process().value(), {});
+  EXPECT_EQ(value_of(found, "device_total_bytes", {{"device", "7"}}), 1 << 20);
+  EXPECT_EQ(value_of(found, "device_free_bytes", {{"device", "7"}}), (1 << 20) - (1 << 16));
+  EXPECT_EQ(value_of(found, "device_used_outside_bytes", {{"device", "7"}}), 1 << 16);
 }
 
 TEST_F(Collect, two_managers_of_one_name_stay_two_series) {

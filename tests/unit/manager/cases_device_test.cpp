@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include <headroom/device_account.hpp>
+
 #include "managers.hpp"
 #include "recording_resource.hpp"
 
@@ -28,6 +30,56 @@ TEST(DeviceCases, a_full_budget_is_exact_and_the_context_is_outside_of_it) {
   EXPECT_EQ(snapshot_of(host.manager).device_total, 10 * kGiB);
   const auto memory = host.manager.device().memory_info();
   EXPECT_EQ(*memory.total - *memory.free - host.manager.allocated_bytes(), 400 * kMiB) << "outside the ledger";
+  host.manager.refresh_device_figures();
+  EXPECT_EQ(snapshot_of(host.manager).device_outside, 400 * kMiB) << "and as a figure of its own";
+  EXPECT_EQ(snapshot_of(host.manager).device_free, 10 * kGiB - 400 * kMiB - 5 * kGiB);
+}
+
+// S01, the budget that includes the context: 5 GiB − 400 MiB = 4.6 GiB for a manager whose device is limited.
+TEST(DeviceCases, a_budget_that_includes_the_context_hands_out_what_is_left_of_it) {
+  auto host =
+      HostResource::create({.total_bytes = 10 * kGiB, .context_overhead_bytes = 400 * kMiB, .touch_memory = false}).value();
+  const auto physical = host_device_over(host).value();
+  auto stack =
+      GlobalDeviceBudget::create(physical, MemoryBudget::with_limit(5 * kGiB), DeviceBudgetOptions{.include_context = true})
+          .value();
+  auto manager = GpuMemoryManager::create(Device::custom("host", stack).value(), MemoryBudget::unlimited()).value();
+  std::vector<TrackedBuffer<std::byte>> held;
+  while (auto buffer = manager.alloc<std::byte>(20 * kMiB)) held.push_back(std::move(*buffer));
+  EXPECT_EQ(manager.allocated_bytes(), 4720 * kMiB);
+  const Error full = error_of(manager.alloc<std::byte>(1));
+  EXPECT_EQ(full.kind, ErrorKind::over_budget);
+  EXPECT_EQ(full.layer, Layer::device_account);
+  EXPECT_EQ(full.limit, 4720 * kMiB);
+  EXPECT_EQ(full.device_outside, 400 * kMiB);
+  EXPECT_EQ(host->usage().free_on_device, 5 * kGiB) << "the whole process, its context included, uses 5 GiB";
+  EXPECT_TRUE(manager.audit().clean());
+}
+
+// S19
+TEST(DeviceCases, memory_kept_free_on_the_device_is_there_for_a_library_at_a_full_budget) {
+  auto host = HostResource::create({.total_bytes = kGiB, .context_overhead_bytes = 100 * kMiB, .touch_memory = false}).value();
+  const auto physical = host_device_over(host).value();
+  auto stack =
+      GlobalDeviceBudget::create(physical, MemoryBudget::with_limit(kGiB), DeviceBudgetOptions{.keep_free_bytes = 224 * kMiB})
+          .value();
+  auto manager = GpuMemoryManager::create(Device::custom("host", stack).value(), MemoryBudget::with_limit(kGiB)).value();
+  std::vector<TrackedBuffer<std::byte>> held;
+  while (auto buffer = manager.alloc<std::byte>(50 * kMiB)) held.push_back(std::move(*buffer));
+  EXPECT_EQ(held.size(), 14U) << "1024 − 100 − 224 = 700 MiB";
+  EventWatch events;
+  const Error full = error_of(manager.alloc<std::byte>(1));
+  EXPECT_EQ(full.kind, ErrorKind::over_budget);
+  EXPECT_EQ(full.layer, Layer::device_account);
+  EXPECT_EQ(full.current, 700 * kMiB);
+  EXPECT_EQ(full.limit, 700 * kMiB);
+  EXPECT_EQ(full.device_free, 224 * kMiB);
+  EXPECT_NE(full.to_string().find("224 MiB kept free"), std::string::npos) << full.to_string();
+  EXPECT_EQ(events.count(manager, flight::EventKind::refusal), 1U);
+  auto library = host->allocate({.bytes = 224 * kMiB});
+  ASSERT_TRUE(library) << library.error().to_string();
+  EXPECT_TRUE(host->deallocate(*library));
+  EXPECT_TRUE(manager.audit().clean());
 }
 
 // S11
@@ -62,6 +114,52 @@ TEST(DeviceCases, cached_blocks_do_not_count_against_the_budget) {
   ASSERT_TRUE(next) << next.error().to_string();
   EXPECT_EQ(host.manager.allocated_bytes(), 768 * kMiB);
   EXPECT_EQ(host.resource->usage().cached, 512 * kMiB);
+}
+
+// S16, the device's side: 512 MiB lie in the cache and 512 in a hole, which are not 768 in one piece until the cache is trimmed.
+TEST(DeviceCases, a_cache_is_trimmed_before_a_shortage_is_believed_and_the_order_is_seen) {
+  auto host =
+      host_manager(MemoryBudget::with_limit(kGiB), {.total_bytes = kGiB, .release_threshold_bytes = kGiB, .touch_memory = false});
+  ASSERT_TRUE(host.manager.alloc<std::byte>(512 * kMiB)->release());
+  ASSERT_EQ(host.resource->usage().cached, 512 * kMiB);
+  EventWatch events;
+  auto next = host.manager.alloc<std::byte>(768 * kMiB, AllocTag{"case-trimmed-for"});
+  ASSERT_TRUE(next) << next.error().to_string();
+  EXPECT_EQ(host.resource->usage().cached, 0U);
+  EXPECT_EQ(host.manager.stats().refusals, 0U);
+  const auto trims = events.of(host.manager, flight::EventKind::trim);
+  const auto allocations = events.of(host.manager, flight::EventKind::allocate);
+  ASSERT_EQ(trims.size(), 1U);
+  ASSERT_EQ(allocations.size(), 1U);
+  EXPECT_EQ(trims[0].ring, flight::Ring::journal);
+  EXPECT_EQ(trims[0].words[2], 512 * kMiB) << "came back";
+  EXPECT_EQ(trims[0].bytes(), 768 * kMiB) << "for";
+  EXPECT_EQ(trims[0].tag(), allocations[0].tag());
+  EXPECT_LE(trims[0].ticks, allocations[0].ticks) << "trim, then allocate";
+
+  // A request that even an empty cache cannot help is told what was tried.
+  ASSERT_TRUE(next->release());
+  auto kept = host.manager.alloc<std::byte>(256 * kMiB).value();
+  const Error refused = error_of(host.manager.alloc<std::byte>(768 * kMiB + 1));
+  EXPECT_EQ(refused.kind, ErrorKind::over_budget);
+  host.manager.set_budget(MemoryBudget::unlimited());
+  const Error short_of = error_of(host.manager.alloc<std::byte>(768 * kMiB + 1));
+  EXPECT_EQ(short_of.kind, ErrorKind::device_out_of_memory);
+  EXPECT_NE(short_of.message.find("512 MiB of cached memory were given back and did not suffice"), std::string::npos)
+      << short_of.message;
+}
+
+// S16 in a stack whose account stands between: it trims itself, for whoever asks it.
+TEST(DeviceCases, an_account_trims_before_it_believes_the_device) {
+  auto host = HostResource::create({.total_bytes = kGiB, .release_threshold_bytes = kGiB, .touch_memory = false}).value();
+  auto stack = GlobalDeviceBudget::create(host_device_over(host).value(), MemoryBudget::with_limit(kGiB)).value();
+  ASSERT_TRUE(stack->deallocate(stack->allocate({.bytes = 512 * kMiB}).value()));
+  const auto before = events_of(flight::EventKind::trim).size();
+  EXPECT_TRUE(stack->allocate({.bytes = 768 * kMiB}));
+  const auto trims = events_of(flight::EventKind::trim);
+  ASSERT_EQ(trims.size(), before + 1);
+  EXPECT_EQ(trims.back().ledger(), stack->account().ledger_cell());
+  EXPECT_EQ(stack->account().stats().refusals, 0U);
 }
 
 // S30
@@ -104,8 +202,13 @@ TEST(DeviceCases, an_out_of_memory_with_memory_free_says_why) {
   EXPECT_NE(error.message.find("largest hole 1 GiB of 4 GiB free in 4 holes, fragmentation 75 % (1 - largest / free)"),
             std::string::npos)
       << error.message;
-  const auto memory = host.manager.device().memory_info();
-  EXPECT_EQ(*memory.total - *memory.free - *error.current, kGiB) << "outside the ledger";
+  EXPECT_EQ(error.device_total, 9 * kGiB);
+  EXPECT_EQ(error.device_outside, kGiB) << "outside the ledger";
+  const std::string sentence = error.to_string();
+  EXPECT_NE(sentence.find("2 GiB refused by driver (device_out_of_memory): 4 GiB of 8 GiB claimed (case-kept 4 GiB), peak 8 GiB, "
+                          "4 GiB of 9 GiB free on the device, 1 GiB used outside the ledgers"),
+            std::string::npos)
+      << sentence;
   EXPECT_EQ(host.manager.claimed_bytes(), 4 * kGiB);
 }
 
