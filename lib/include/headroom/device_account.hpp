@@ -132,7 +132,7 @@ public:
                                                                           std::shared_ptr<DeviceResource> inner,
                                                                           DeviceBudgetOptions const& options = {});
   struct Terms {
-    MemoryBudget budget;  ///< as asked for
+    MemoryBudget budget = MemoryBudget::unlimited();  ///< as asked for
     DeviceBudgetOptions options;
   };
   GlobalDeviceBudget(InnerResource inner, DeviceAccount account, Terms const& terms) noexcept;  ///< for create

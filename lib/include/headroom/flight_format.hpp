@@ -322,7 +322,7 @@ struct alignas(64) LedgerCell {
   Word typed_requests_base;  // reset_alloc_count: what to subtract
   Word kind;                 // 0 manager, 1 device account
   Word pending_free_bytes;   // device account, from minor 1: freed, but not yet the device's again; fetch_add and fetch_sub
-  Word physical_device;      // from minor 2: any number, the same for ledgers of one physical device; 0 = unknown
+  Word physical_device;      // from minor 2: the same for ledgers of one physical device; 0 = unknown, or its account speaks
   Word spare[11];
 };
 static_assert(sizeof(LedgerCell) == 512);

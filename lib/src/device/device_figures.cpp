@@ -9,7 +9,7 @@
 
 #include "device/device_account_cell.hpp"
 #include "device/device_limit.hpp"
-#include "flight/recorder.hpp"
+#include "ledger/cells.hpp"
 
 namespace headroom::device {
 namespace {
@@ -26,16 +26,14 @@ std::optional<std::uint64_t> used(MemoryInfo const& memory) noexcept {
   return less(less(*memory.total, *memory.free), memory.slack.value_or(0));
 }
 
-std::optional<std::uint64_t> in_ledgers(std::uint64_t device) noexcept {
-  if (flight::recorder.header->ledgers_without_cell.load(std::memory_order_relaxed) != 0) return std::nullopt;
+std::uint64_t in_ledgers(std::uint64_t device) {
   std::uint64_t sum = 0;
-  for (std::uint32_t cell = 0; cell < flight::kLedgerCount; ++cell) {
-    auto const& words = flight::recorder.ledgers[cell];
-    if (words.physical_device.load(std::memory_order_relaxed) != device) continue;
-    // A manager's blocks are in its account too.
-    if (words.parent_cell.load(std::memory_order_relaxed) != 0) continue;
+  ledger::for_each_cell([&](flight::LedgerCell const& words) {
+    if (words.physical_device.load(std::memory_order_relaxed) != device) return;
+    // Of a manager whose overlay goes through an account: that has those blocks too.
+    if (words.parent_cell.load(std::memory_order_relaxed) != 0) return;
     sum += words.alloc.load(std::memory_order_seq_cst) & kBytesMask;
-  }
+  });
   return sum;
 }
 
@@ -70,10 +68,10 @@ std::uint64_t physical_device(DeviceResource& top) noexcept {
 DeviceFigures figures_of(DeviceResource& top) noexcept {
   const std::uint64_t device = physical_device(top);
   MemoryInfo memory;
-  auto explained = in_ledgers(device);
+  std::uint64_t explained = in_ledgers(device);
   for (int look = 0; look < kLooksForGauge; ++look) {
     memory = top.memory_info();
-    const auto again = in_ledgers(device);
+    const std::uint64_t again = in_ledgers(device);
     const bool still = again == explained;
     explained = again;
     if (still) break;
@@ -81,7 +79,7 @@ DeviceFigures figures_of(DeviceResource& top) noexcept {
   // A layer of the user's own may not pass the question on.
   if (!memory.total) memory = bottom_of(top).memory_info();
   DeviceFigures figures{.total = memory.total, .free = memory.free, .outside = {}};
-  if (const auto taken = used(memory); taken && explained) figures.outside = less(*taken, *explained);
+  if (const auto taken = used(memory)) figures.outside = less(*taken, explained);
   return figures;
 }
 

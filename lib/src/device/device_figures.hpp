@@ -19,7 +19,7 @@ struct DeviceFigures {
   std::optional<std::uint64_t> total, free, outside;
 };
 
-/// The device below `top`. `outside` is absent when its memory is unknown, or some ledger of the process found no cell in the file.
+/// The device below `top`. What is unknown is absent.
 [[nodiscard]] DeviceFigures figures_of(DeviceResource& top) noexcept;
 
 /// The same number for every stack that ends in one physical device; never 0.

@@ -144,9 +144,11 @@ Result<std::shared_ptr<GlobalDeviceBudget>> GlobalDeviceBudget::create(Device co
   ledger.cell().physical_device.store(device::physical_device(*below), std::memory_order_relaxed);
   const Terms terms{.budget = budget, .options = options};
   const ledger::DeviceTerms::Agreed wanted{.keep_free = options.keep_free_bytes, .include_context = options.include_context};
-  if (const auto agreed = ledger.device_terms().agree(wanted); agreed.terms != wanted) {
+  const auto agreed = ledger.device_terms().agree(wanted);
+  if (agreed.terms != wanted) {
     return fail(ErrorKind::invalid_argument, Layer::device_account, other_options(account, agreed.terms, options));
-  } else if (agreed.first && options != DeviceBudgetOptions{}) {
+  }
+  if (agreed.first && options != DeviceBudgetOptions{}) {
     const auto outside = device::outside_account(*below, ledger);
     auto error = outside ? device::nothing_left(terms, *memory.total, *outside) : std::nullopt;
     if (error) return tl::make_unexpected(*std::move(error));

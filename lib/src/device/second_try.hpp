@@ -15,14 +15,16 @@ namespace headroom::device {
 /// How a request is asked for again, and who hears of it. Called with no lock held.
 class SecondTry {
 public:
+  SecondTry() = default;
+  SecondTry(SecondTry const&) = delete;
+  SecondTry& operator=(SecondTry const&) = delete;
+  virtual ~SecondTry() = default;
+
   [[nodiscard]] virtual Result<Block> ask() noexcept = 0;
   /// A cache gave bytes back, before the next ask().
   virtual void trimmed(std::uint64_t bytes) noexcept = 0;
   /// Bytes that the request may count on now; compared with the device_free of its refusal. Absent: unknown.
   [[nodiscard]] virtual std::optional<std::uint64_t> free_now() const noexcept = 0;
-
-protected:
-  ~SecondTry() = default;
 };
 
 /// `block` is a refusal. If it says that the device had no room, room is made below `resource` as far as that can be done, and it is

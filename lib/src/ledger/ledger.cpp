@@ -8,6 +8,7 @@
 #include "flight/book_readers.hpp"
 #include "flight/recorder.hpp"
 #include "flight/tag_names.hpp"
+#include "ledger/cells.hpp"
 
 namespace headroom::ledger {
 
@@ -40,7 +41,10 @@ Word& word_at(LedgerCounters& counters, std::size_t index) noexcept { return rei
 void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget) {
   index_ = cell;
   if (cell == kNoCell) {
-    if (private_ == nullptr) private_ = new PrivateBooks;  // lives as long as the ledger: as long as the process
+    if (private_ == nullptr) {
+      private_ = new PrivateBooks;  // lives as long as the ledger: as long as the process
+      add_private_cell(private_->cell);
+    }
     cell_ = &private_->cell;
     tallies_ = &private_->tallies;
     shared_counters_ = &private_->counters;

