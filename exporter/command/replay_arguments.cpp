@@ -1,7 +1,9 @@
 #include "command/replay_arguments.hpp"
 
 #include <array>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -37,14 +39,26 @@ template <class Value, std::size_t N>
               std::string{option} + " '" + printable(text) + "'; expected " + expected);
 }
 
-[[nodiscard]] Result<void> check_device(std::string_view text) {
-  if (text == "host") return {};
+/// Absent: the host.
+[[nodiscard]] Result<std::optional<std::int32_t>> read_device(std::string_view text) {
+  if (text == "host") return std::optional<std::int32_t>{};
   auto const ordinal = text.starts_with("cuda:") ? text.substr(5) : std::string_view{};
-  if (!ordinal.empty() && ordinal.find_first_not_of("0123456789") == std::string_view::npos) {
-    return fail(ErrorKind::unsupported, Layer::request,
-                "--device '" + std::string{text} + "' is unsupported in this build; expected host");
+  std::int32_t value = 0;
+  auto const [end, problem] = std::from_chars(ordinal.data(), ordinal.data() + ordinal.size(), value);
+  // from_chars takes a sign; an ordinal has none.
+  if (ordinal.empty() || ordinal.front() == '-' || problem != std::errc{} || end != ordinal.data() + ordinal.size()) {
+    return fail(ErrorKind::invalid_argument, Layer::request,
+                "--device '" + printable(text) + "'; expected host or cuda:N, such as cuda:0");
   }
-  return fail(ErrorKind::invalid_argument, Layer::request, "--device '" + printable(text) + "'; expected host or cuda:N");
+  return std::optional{value};
+}
+
+/// An option that only one kind of device has.
+[[nodiscard]] Result<void> refuse_unless(bool fits, std::string_view option, std::optional<std::string> const& text,
+                                         std::string_view devices) {
+  if (fits || !text) return {};
+  return fail(ErrorKind::invalid_argument, Layer::request,
+              std::string{option} + " '" + printable(*text) + "'; expected only with " + std::string{devices});
 }
 
 [[nodiscard]] Result<MemoryBudget> read_budget(std::string_view text, std::optional<std::uint64_t> device_total) {
@@ -77,8 +91,12 @@ void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
       ->type_name("TRACE");
   app.add_option("--budget", arguments.budget, "What the job may hold at once, such as 2GiB; unlimited (default) refuses nothing")
       ->type_name("SIZE");
-  app.add_option("--device", arguments.device, "host (default): a stand-in that gives out addresses without memory; cuda:N")
+  app.add_option("--device", arguments.device,
+                 "host (default): a stand-in that gives out addresses without memory; cuda:N: the GPU that CUDA shows as N")
       ->type_name("DEVICE");
+  app.add_option("--allocator", arguments.allocator,
+                 "Of a GPU: async (default), stream-ordered from a pool; direct, cudaMalloc and cudaFree")
+      ->type_name("HOW");
   app.add_option("--device-total", arguments.device_total, "Memory of the host device (default 16 TiB: only the budget refuses)")
       ->type_name("SIZE");
   app.add_option("--speed", arguments.speed, "max (default), or a factor: 1x as recorded, 0.1x ten times slower")
@@ -114,8 +132,13 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
     if (!parsed) parsed.error().message += ", or forever";
     return parsed;
   };
+  auto const device = read_device(arguments.device);
+  if (!device) return tl::unexpected{device.error()};
+  plan.cuda_ordinal = *device;
   auto const good =
-      check_device(arguments.device)
+      refuse_unless(!plan.cuda_ordinal, "--device-total", arguments.device_total, "--device host")
+          .and_then(
+              [&] { return refuse_unless(plan.cuda_ordinal.has_value(), "--allocator", arguments.allocator, "--device cuda:N"); })
           .and_then([&] { return read_into(device_total, "--device-total", arguments.device_total, size); })
           .and_then([&] { return read_into(plan.options.speed, "--speed", std::optional{arguments.speed}, parse_speed); })
           .and_then([&] { return read_into(plan.options.stretch, "--stretch", arguments.stretch, parse_duration); })
@@ -125,8 +148,12 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
           .and_then([&] { return read_into(plan.seconds, "--seconds", arguments.seconds, parse_duration); });
   if (!good) return tl::unexpected{good.error()};
 
-  auto const budget = read_budget(arguments.budget, device_total);
+  // A GPU is asked for its total when it is needed: a percentage of it is taken then.
+  auto const budget = read_budget(arguments.budget, plan.cuda_ordinal ? std::optional{kLargestDevice} : device_total);
   if (!budget) return tl::unexpected{budget.error()};
+  auto const allocator = one_of<CudaAllocator, 2>("--allocator", arguments.allocator.value_or("async"),
+                                                  {{{"async", CudaAllocator::async}, {"direct", CudaAllocator::direct}}});
+  if (!allocator) return tl::unexpected{allocator.error()};
   auto const order =
       one_of<ReplayOrder, 2>("--order", arguments.order, {{{"file", ReplayOrder::file}, {"free", ReplayOrder::free}}});
   if (!order) return tl::unexpected{order.error()};
@@ -138,13 +165,17 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
                                           {{{"warn", BindPolicy::warn}, {"fail", BindPolicy::fail}, {"next", BindPolicy::next}}});
   if (!bind) return tl::unexpected{bind.error()};
 
-  plan.budget = *budget;
+  plan.cuda_allocator = *allocator;
   plan.device_total_bytes = device_total.value_or(kLargestDevice);
   plan.options.order = *order;
   plan.options.tags = *tags;
   plan.hold = hold.value_or(std::chrono::nanoseconds{0});
   plan.bind = *bind;
   return plan;
+}
+
+Result<MemoryBudget> plan_budget(ReplayArguments const& arguments, std::optional<std::uint64_t> device_total) {
+  return read_budget(arguments.budget, device_total);
 }
 
 }  // namespace headroom::command

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <headroom/budget.hpp>
+#include <headroom/cuda_resource.hpp>
 #include <headroom/error.hpp>
 #include <headroom/exporter.hpp>
 #include <headroom/replay.hpp>
@@ -22,13 +23,15 @@ struct ReplayArguments {
   std::string trace;
   std::string budget = "unlimited", device = "host";
   std::string speed = "max", loop = "1", order = "file", tag = "size", bind = "warn";
-  std::optional<std::string> device_total, stretch, stop_after, hold, seconds, listen;
+  std::optional<std::string> allocator, device_total, stretch, stop_after, hold, seconds, listen;
   bool keep = false, json = false;
 };
 
 struct ReplayPlan {
-  MemoryBudget budget = MemoryBudget::unlimited();
-  std::uint64_t device_total_bytes = 0;
+  /// Absent: the host's stand-in, of device_total_bytes.
+  std::optional<std::int32_t> cuda_ordinal;
+  CudaAllocator cuda_allocator = CudaAllocator::async;
+  std::uint64_t device_total_bytes = 0;  ///< of the host's stand-in
   ReplayOptions options;
   std::chrono::nanoseconds hold{0};
   std::optional<std::chrono::nanoseconds> seconds;
@@ -38,7 +41,11 @@ struct ReplayPlan {
 /// Adds the options to `app`, which fills `arguments` when it parses.
 void add_replay_options(CLI::App& app, ReplayArguments& arguments);
 
-/// What the arguments mean. Errors name the option, the text and what was expected.
+/// What the arguments mean, all but the budget, which is checked as far as it can be. Touches no device. Errors name the option, the
+/// text and what was expected.
 [[nodiscard]] Result<ReplayPlan> plan_replay(ReplayArguments const& arguments);
+
+/// What --budget means on a device with that much memory: a percentage is of it. Errors: as plan_replay.
+[[nodiscard]] Result<MemoryBudget> plan_budget(ReplayArguments const& arguments, std::optional<std::uint64_t> device_total);
 
 }  // namespace headroom::command

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include <headroom/byte_size.hpp>
+#include <headroom/cuda_resource.hpp>
 #include <headroom/exporter.hpp>
 #include <headroom/flight_publish.hpp>
 #include <headroom/host_resource.hpp>
@@ -34,31 +35,46 @@ ExitCode complain_about(Error const& error, ExitCode code) {
   return code;
 }
 
+/// What a history is replayed on. The device is made here and nowhere else in the command: nothing else makes a CUDA context.
 struct ReplayDevice {
   Device device;
+  MemoryBudget budget;
   std::vector<StreamId> streams;  // of the device, for each stream of the history
 };
 
-/// Addresses without memory: a history of any size runs on a laptop.
-[[nodiscard]] Result<ReplayDevice> make_device(TraceHistory const& history, std::uint64_t total_bytes) {
+/// Addresses without memory, so that a history of any size runs on a laptop; or a GPU.
+[[nodiscard]] Result<Device> make_device(ReplayPlan const& plan) {
+  if (plan.cuda_ordinal) return cuda_device(*plan.cuda_ordinal, {.allocator = plan.cuda_allocator});
   HostOptions options;
-  options.total_bytes = total_bytes;
+  options.total_bytes = plan.device_total_bytes;
   options.touch_memory = false;
-  auto resource = HostResource::create(options);
-  if (!resource) return tl::unexpected{std::move(resource.error())};
+  return host_device(options);
+}
+
+[[nodiscard]] Result<std::vector<StreamId>> make_streams(TraceHistory const& history, Device const& device) {
   std::vector<StreamId> streams;
   for (auto const recorded : history.stream_ids()) {
     if (recorded == 0) {
       streams.push_back(StreamId{});
       continue;
     }
-    auto const stream = (*resource)->create_stream();
+    auto const stream = device.resource().create_stream();
     if (!stream) return tl::unexpected{stream.error()};
     streams.push_back(*stream);
   }
-  auto device = host_device_over(std::move(*resource));
+  return streams;
+}
+
+[[nodiscard]] Result<ReplayDevice> set_up(TraceHistory const& history, ReplayPlan const& plan, ReplayArguments const& arguments) {
+  auto device = make_device(plan);
   if (!device) return tl::unexpected{std::move(device.error())};
-  return ReplayDevice{.device = std::move(*device), .streams = std::move(streams)};
+  // Of the stand-in only a total that was asked for counts: "50%" of what nobody named means nothing.
+  auto const has_total = plan.cuda_ordinal || arguments.device_total;
+  auto const budget = plan_budget(arguments, has_total ? device->memory_info().total : std::nullopt);
+  if (!budget) return tl::unexpected{budget.error()};
+  auto streams = make_streams(history, *device);
+  if (!streams) return tl::unexpected{std::move(streams.error())};
+  return ReplayDevice{.device = *std::move(device), .budget = *budget, .streams = *std::move(streams)};
 }
 
 [[nodiscard]] Figures to_figures(ReplayFigures const& replayed, std::optional<EventCounts> const& events) {
@@ -163,10 +179,10 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   if (!plan) return complain_about(plan.error(), ExitCode::usage);
   auto const history = TraceHistory::load(arguments.trace);
   if (!history) return complain_about(history.error(), ExitCode::broken_input);
-  auto device = make_device(*history, plan->device_total_bytes);
+  auto const device = set_up(*history, *plan, arguments);
   if (!device) return complain_about(device.error(), ExitCode::usage);
 
-  auto manager = GpuMemoryManager::create(device->device, plan->budget, "replay");
+  auto manager = GpuMemoryManager::create(device->device, device->budget, "replay");
   if (!manager) return complain_about(manager.error(), ExitCode::usage);
   if (arguments.keep) flight::keep_file(true);
   catch_stop_signals();  // before it says that it serves: whoever waits for that may signal at once
@@ -213,8 +229,10 @@ Subcommand add_replay(CLI::App& app) {
       "  headroom replay resnet.csv.xz --budget 2GiB\n"
       "  headroom replay resnet.csv.xz --budget 3GiB --loop forever --stretch 30s --listen 127.0.0.1:9478\n"
       "  headroom replay resnet.csv.xz --stop-after 4000 --hold 30s --json\n"
+      "  headroom replay gpt2.csv.xz --device cuda:0 --budget 80%\n"
       "\n"
-      "Exit status: 0 everything was granted, 1 something was refused, 2 wrong usage, 3 the history cannot be read.\n");
+      "Exit status: 0 everything was granted, 1 something was refused, 2 wrong usage or no such device, 3 the history cannot be "
+      "read.\n");
   return {.app = replay, .run = [arguments] { return run_replay(*arguments); }};
 }
 

@@ -69,7 +69,7 @@ class BadInput(CommandTest):
 
     def test_bad_arguments(self):
         for option, text, expected in (("--device", "gpu", "host or cuda:N"), ("--device", "cuda:x", "host or cuda:N"),
-                                       ("--device", "cuda:0", "unsupported in this build"), ("--speed", "0x", "factor above 0"),
+                                       ("--allocator", "async", "only with --device cuda:N"), ("--speed", "0x", "factor above 0"),
                                        ("--speed", "fast", "factor above 0"), ("--stretch", "-1", "such as 30"),
                                        ("--stretch", "0", "above 0"), ("--loop", "0", "from 1 on, or forever"),
                                        ("--loop", "1.5", "whole number"), ("--order", "any", "file or free"),

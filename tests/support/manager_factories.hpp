@@ -1,6 +1,8 @@
 // Every manager that the conformance suite runs over, and every way to get memory of one. To add a manager or a resource: write its
 // make function, say what it promises, append it to all_managers(). A factory that returns an error (no GPU on this machine) skips its
 // tests. Ways that a manager does not have are left out by all_manager_cases().
+//
+// The suite's source compiles a second time with HEADROOM_GPU_TESTS, and runs over managers of the GPU then: gpu_managers().
 #pragma once
 
 #include <functional>
@@ -19,6 +21,8 @@
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
 #include <headroom/raw_door.hpp>
+
+#include "cuda_resources.hpp"
 
 namespace headroom::testing {
 
@@ -210,6 +214,56 @@ inline Result<MadeManager> make_on_null(MemoryBudget budget) {
   });
 }
 
+/// A manager over a CUDA resource: plain, or through a runtime over GlobalDeviceBudget → FaultResource → the resource.
+template <class Resource>
+Result<MadeManager> make_plain_on_cuda(std::shared_ptr<Resource> const& resource, MemoryBudget budget) {
+  auto fault = FaultResource::create(resource).value();
+  auto device = Device::custom("cuda", fault, 0, std::string{resource->device_uuid()}, DeviceKind::cuda).value();
+  return GpuMemoryManager::create(std::move(device), budget).map([&](GpuMemoryManager manager) {
+    return MadeManager{.manager = std::move(manager), .bottom = resource, .faults = [raw = fault.get()]() -> FaultPlan& {
+                         return raw->faults();
+                       }};
+  });
+}
+template <class Resource>
+Result<MadeManager> make_attached_on_cuda(std::shared_ptr<Resource> const& resource, MemoryBudget budget, Attach how) {
+  auto fault = FaultResource::create(resource).value();
+  const auto device = cuda_device_over(resource).value();
+  auto top = GlobalDeviceBudget::create(device, MemoryBudget::with_limit(kSuiteDeviceBytes), fault);
+  if (!top) return tl::make_unexpected(std::move(top.error()));
+  MadeManager made{
+      .bottom = resource, .faults = [raw = fault.get()]() -> FaultPlan& { return raw->faults(); }, .device_budget = *top};
+  return attach(device, *top, budget, how, std::move(made));
+}
+
+/// Over the first GPU of this machine; errors, so that tests are skipped, where there is none.
+inline std::vector<ManagerFactory> gpu_managers() {
+  return {
+      {"PlainOnCudaDirect",
+       [](MemoryBudget budget) {
+         return DirectCudaResource::create(0).and_then([&](auto const& cuda) { return make_plain_on_cuda(cuda, budget); });
+       },
+       {}},
+      {"PlainOnCudaAsync",
+       [](MemoryBudget budget) {
+         return AsyncCudaResource::create(0).and_then([&](auto const& cuda) { return make_plain_on_cuda(cuda, budget); });
+       },
+       {}},
+      {"RuntimeOverCudaAsync",
+       [](MemoryBudget budget) {
+         return AsyncCudaResource::create(0).and_then(
+             [&](auto const& cuda) { return make_attached_on_cuda(cuda, budget, Attach::with_runtime); });
+       },
+       {.has_runtime = true, .device_bytes = kSuiteDeviceBytes}},
+      {"OverlayOverCudaAsync",
+       [](MemoryBudget budget) {
+         return AsyncCudaResource::create(0).and_then(
+             [&](auto const& cuda) { return make_attached_on_cuda(cuda, budget, Attach::overlay); });
+       },
+       {.has_runtime = true, .device_bytes = kSuiteDeviceBytes}},
+  };
+}
+
 inline std::vector<ManagerFactory> all_managers() {
   constexpr std::uint64_t kBytes = kSuiteDeviceBytes;
   constexpr HostOptions kAddresses{.total_bytes = kBytes, .touch_memory = false};
@@ -242,10 +296,47 @@ inline std::vector<ManagerFactory> all_managers() {
       {"OverlayOverUsualStack",
        attached(kAboveBudget, Stack::usual, Attach::overlay),
        {.has_runtime = true, .device_bytes = kBytes}},
+      {"PlainOnFakeCudaDirect",
+       [](MemoryBudget budget) {
+         return make_fake_direct({.bytes = kSuiteDeviceBytes}).and_then([&](auto const& both) {
+           return make_plain_on_cuda(both.resource, budget);
+         });
+       },
+       {.device_bytes = kBytes}},
+      {"PlainOnFakeCudaAsync",
+       [](MemoryBudget budget) {
+         return make_fake_async({.bytes = kSuiteDeviceBytes}).and_then([&](auto const& both) {
+           return make_plain_on_cuda(both.resource, budget);
+         });
+       },
+       {.device_bytes = kBytes}},
+      {"RuntimeOverFakeCudaAsync",
+       [](MemoryBudget budget) {
+         return make_fake_async({.bytes = 2 * kSuiteDeviceBytes}).and_then([&](auto const& both) {
+           return make_attached_on_cuda(both.resource, budget, Attach::with_runtime);
+         });
+       },
+       {.has_runtime = true, .device_bytes = kBytes}},
+      {"OverlayOverFakeCudaAsync",
+       [](MemoryBudget budget) {
+         return make_fake_async({.devices = 2, .bytes = 2 * kSuiteDeviceBytes}, 1).and_then([&](auto const& both) {
+           return make_attached_on_cuda(both.resource, budget, Attach::overlay);
+         });
+       },
+       {.has_runtime = true, .device_bytes = kBytes}},
       {"StackedDevice",
        [kAboveBudget](MemoryBudget budget) { return make_on_stacked_device(kAboveBudget, budget); },
        {.device_bytes = kBytes}},
   };
+}
+
+/// What this binary's suite runs over.
+inline std::vector<ManagerFactory> suite_managers() {
+#ifdef HEADROOM_GPU_TESTS
+  return gpu_managers();
+#else
+  return all_managers();
+#endif
 }
 
 /// A manager and a way in.
@@ -259,7 +350,7 @@ struct ManagerCase {
 
 inline std::vector<ManagerCase> all_manager_cases() {
   std::vector<ManagerCase> cases;
-  for (auto const& factory : all_managers()) {
+  for (auto const& factory : suite_managers()) {
     for (auto const& way : all_ways()) {
       if ((way.needs_runtime && !factory.traits.has_runtime) || (way.needs_reservation && !factory.traits.reserves)) continue;
       cases.push_back({factory, way});

@@ -3,13 +3,9 @@
 #include <bit>
 
 namespace headroom {
-namespace {
 
-constexpr std::size_t kInitialEntries = 1024;
-
-}  // namespace
-
-HostBlocks::HostBlocks() : entries_(kInitialEntries), shift_(64U - static_cast<unsigned>(std::countr_zero(kInitialEntries))) {}
+HostBlocks::HostBlocks(std::size_t initial_entries)
+    : entries_(initial_entries), shift_(64U - static_cast<unsigned>(std::countr_zero(initial_entries))) {}
 
 // Fibonacci hashing: neighbouring granules, and those at equal distances, land far apart.
 std::size_t HostBlocks::home(std::uint64_t granule) const noexcept { return (granule * 0x9E3779B97F4A7C15U) >> shift_; }

@@ -1,4 +1,4 @@
-// headroom: the live blocks of a host device, by the granule they start at.
+// headroom: the live blocks of a resource, by the granule they start at.
 //
 // Open addressing with linear probing; an erased entry is closed by moving later ones back, so that no tombstones pile up under a
 // program that allocates and frees for days.
@@ -23,7 +23,8 @@ public:
     StreamId stream{};  // of the allocation: the copy in a caller's block may have been changed, to free elsewhere
   };
 
-  HostBlocks();
+  /// `initial_entries` is a power of two.
+  explicit HostBlocks(std::size_t initial_entries = 1024);
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   /// Makes room for one more; the only call that may throw (bad_alloc, nothing changed).
@@ -33,6 +34,12 @@ public:
   /// Null when the granule starts no live block. Valid until the next change.
   [[nodiscard]] Entry const* find(std::uint64_t granule) const noexcept;
   void erase(Entry const* entry) noexcept;
+  template <class Visit>
+  void for_each(Visit const& visit) const {
+    for (auto const& entry : entries_) {
+      if (entry.granule != kFree) visit(entry);
+    }
+  }
 
 private:
   static constexpr std::uint64_t kFree = UINT64_MAX;

@@ -24,7 +24,7 @@
 
 #include <headroom/manager.hpp>
 
-#include "manager/short_lock.hpp"
+#include "base/short_lock.hpp"
 
 namespace headroom::manager {
 

@@ -97,6 +97,9 @@ TEST_P(ManagerConformance, a_free_that_fails_keeps_its_bytes_charged_until_a_ret
 
 TEST_P(ManagerConformance, what_is_written_off_is_given_back_to_the_manager_and_stays_with_the_device) {
   if (!made_.faults) GTEST_SKIP() << "this device cannot be broken";
+  if (made_.device_budget && !made_.bottom->device_uuid().empty()) {
+    GTEST_SKIP() << "the account of a device with an identity would have these bytes for the rest of the process";
+  }
   auto held = allocate(1000).value();
   made_.faults().add({.operation = FaultOperation::deallocate, .kind = ErrorKind::driver});
   ASSERT_FALSE(held.release());

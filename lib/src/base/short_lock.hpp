@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace headroom::manager {
+namespace headroom {
 
 class ShortLock {
 public:
@@ -48,4 +48,4 @@ private:
   std::atomic<bool> taken_{false};
 };
 
-}  // namespace headroom::manager
+}  // namespace headroom

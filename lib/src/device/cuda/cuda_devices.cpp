@@ -1,0 +1,34 @@
+// GPUs as devices.
+#include <utility>
+
+#include <headroom/cuda_resource.hpp>
+
+#include "device/cuda/cuda_device.hpp"
+
+namespace headroom {
+namespace {
+
+template <class Resource>
+Result<Device> device_over(std::shared_ptr<Resource> resource) {
+  if (resource == nullptr) return Device::custom("cuda", nullptr, 0, {}, DeviceKind::cuda);
+  auto name = resource->device_name();
+  auto const ordinal = resource->ordinal();
+  std::string uuid{resource->device_uuid()};
+  return Device::custom(std::move(name), std::move(resource), ordinal, std::move(uuid), DeviceKind::cuda);
+}
+
+}  // namespace
+
+Result<std::int32_t> cuda_device_count() { return device::count_cuda_devices(device::cuda_runtime_api()); }
+
+Result<Device> cuda_device_over(std::shared_ptr<AsyncCudaResource> resource) { return device_over(std::move(resource)); }
+Result<Device> cuda_device_over(std::shared_ptr<DirectCudaResource> resource) { return device_over(std::move(resource)); }
+
+Result<Device> cuda_device(std::int32_t ordinal, CudaDeviceOptions const& options) {
+  if (options.allocator == CudaAllocator::direct) {
+    return DirectCudaResource::create(ordinal).and_then(device_over<DirectCudaResource>);
+  }
+  return AsyncCudaResource::create(ordinal, options.async).and_then(device_over<AsyncCudaResource>);
+}
+
+}  // namespace headroom
