@@ -81,6 +81,18 @@ struct Row {
   return level >= PressureLevel::low ? Colour::yellow : Colour::plain;
 }
 
+/// The devices of a process, by the beginning of their UUIDs as in `headroom devices`, else by their names.
+[[nodiscard]] std::string devices_of(ProcessFigures const& figures) {
+  constexpr std::size_t kShortUuid = 12;  // "GPU-8932f937"
+  std::vector<std::string> words;
+  for (auto const& manager : figures.managers) {
+    auto word = printable(manager.device_uuid.empty() ? manager.device_name : manager.device_uuid.substr(0, kShortUuid));
+    if (!word.empty() && std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
+  }
+  if (words.empty()) return "-";
+  return words.size() == 1 ? words.front() : words.front() + " +" + std::to_string(words.size() - 1);
+}
+
 void print_table(std::vector<Row> const& rows) {
   using enum Table::Align;
   Table table{{{"PID", right},
@@ -94,7 +106,8 @@ void print_table(std::vector<Row> const& rows) {
                {"LIVE", right},
                {"PRESSURE", left},
                {"FAILURES", right},
-               {"PORT", right}}};
+               {"PORT", right},
+               {"DEVICE", left}}};
   constexpr std::size_t kBarWidth = 12;
   for (auto const& row : rows) {
     auto const& figures = row.figures;
@@ -114,7 +127,8 @@ void print_table(std::vector<Row> const& rows) {
                format_count(figures.live_allocations),
                {std::string{to_string(figures.pressure)}, colour_of(figures.pressure)},
                {format_count(figures.failures), figures.failures == 0 ? Colour::plain : Colour::red},
-               serves ? std::to_string(figures.info.exporter_port) : "-"});
+               serves ? std::to_string(figures.info.exporter_port) : "-",
+               devices_of(figures)});
   }
   table.print(std::cout);
 }

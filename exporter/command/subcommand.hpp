@@ -25,5 +25,6 @@ struct Subcommand {
 [[nodiscard]] Subcommand add_replay(CLI::App& app);
 [[nodiscard]] Subcommand add_ps(CLI::App& app);
 [[nodiscard]] Subcommand add_summary(CLI::App& app);
+[[nodiscard]] Subcommand add_devices(CLI::App& app);
 
 }  // namespace headroom::command

@@ -34,6 +34,8 @@ enum class Metric : std::uint8_t {
   live_untracked,
   // Of a device.
   device_total_bytes,
+  device_driver_reserved_bytes,
+  device_usable_bytes,
   device_free_bytes,
   device_used_outside_bytes,
   device_budget_bytes,
@@ -67,7 +69,7 @@ enum class Metric : std::uint8_t {
   exporter_scrape_duration_seconds,
   exporter_errors_total,
 };
-inline constexpr std::size_t kMetricCount = 45;
+inline constexpr std::size_t kMetricCount = 47;
 
 struct Descriptor {
   Metric metric;

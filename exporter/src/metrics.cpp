@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "gpu_metrics.hpp"
 #include "ledger_metrics.hpp"
 
 namespace headroom::exporter {
@@ -124,6 +125,7 @@ void collect_into(Families& families, flight::FlightView const& view, CollectOpt
     return std::pair{!left.is_device_account, left.directory_id} < std::pair{!right.is_device_account, right.directory_id};
   });
   const auto in_flight = sum_in_flight(view, options);
+  const auto told = add_gpus(families, options.gpus, options.visible, ledgers, labels);
   ManagerNames names;
   std::set<Labels> accounts;
   std::set<Labels> devices_with_memory;
@@ -137,7 +139,9 @@ void collect_into(Families& families, flight::FlightView const& view, CollectOpt
       add_in_flight(families, in_flight, ledger.cell, manager);
     }
     const bool knows_memory = ledger.device_total || ledger.device_free || ledger.device_outside;
-    if (knows_memory && devices_with_memory.insert(device).second) add_device_memory(families, ledger, device);
+    if (knows_memory && devices_with_memory.insert(device).second) {
+      add_device_memory(families, told.without(ledger), device);
+    }
   }
 }
 

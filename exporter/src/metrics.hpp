@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <headroom/flight_reader.hpp>
+#include <headroom/visible_devices.hpp>
 
 #include "families.hpp"
 
@@ -20,6 +22,8 @@ struct CollectOptions {
   bool with_host = false;                     ///< adds `host`, as the node exporter does
   std::optional<std::uint64_t> events_lost;   ///< by whoever follows this file's events; absent when nobody does
   std::optional<std::uint64_t> monotonic_ns;  ///< "now" on the machine's monotonic clock, for ages; absent: ask the clock
+  std::span<GpuDevice const> gpus{};          ///< of this machine, as just read; empty: unknown, or none
+  VisibleDevices visible{};                   ///< which of `gpus` the process sees
 };
 
 /// `process`, `pid`, `run` and, when asked for, `host`.

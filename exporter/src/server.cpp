@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -14,26 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "block_signals.hpp"
+
 namespace headroom::exporter {
 namespace {
-
-/// Threads made while this lives take no signals: those belong to the program. Faults stay unblocked, since a blocked fault
-/// kills the process without its own handlers having a say.
-class BlockSignals {
-public:
-  BlockSignals() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&all, fault);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(BlockSignals const&) = delete;
-  BlockSignals& operator=(BlockSignals const&) = delete;
-
-private:
-  sigset_t before_{};
-};
 
 void name_this_thread(const char* name) { (void)pthread_setname_np(pthread_self(), name); }
 

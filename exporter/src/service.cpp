@@ -43,6 +43,8 @@ prometheus::ClientMetric::Histogram ScrapeTimes::histogram() const {
   return result;
 }
 
+Service::Service(GpuSampler::Source gpus) : gpus_(std::move(gpus)), environment_(VisibilityEnvironment::of_this_process()) {}
+
 std::vector<prometheus::MetricFamily> Service::collect_all() {
   Families families;
   Labels labels = own_labels();
@@ -51,6 +53,12 @@ std::vector<prometheus::MetricFamily> Service::collect_all() {
       labels = process_labels(view->process());
       CollectOptions options;
       options.events_lost = events_lost_.load(std::memory_order_relaxed);
+      const auto gpus = gpus_.sample();
+      if (gpus) {
+        options.gpus = gpus->devices;
+        options.visible = resolve_visible_devices(environment_, gpus->devices);
+      }
+      if (gpus_.is_stuck()) count_error();
       collect_into(families, *view, options);
     }
   } catch (...) {

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <headroom/flight_reader.hpp>
+#include <headroom/gpu_sampler.hpp>
+#include <headroom/visible_devices.hpp>
 
 #include "families.hpp"
 #include "http.hpp"
@@ -34,6 +36,9 @@ private:
 
 class Service {
 public:
+  /// Reads the environment, which the program may change later: make it on the program's own thread.
+  explicit Service(GpuSampler::Source gpus = GpuSampler::nvml());
+
   /// The metrics as text. What cannot be collected is left out and counted; the rest is served.
   [[nodiscard]] Reply metrics();
   /// For people: what this is, what it offers, and one line for each manager.
@@ -50,6 +55,8 @@ private:
   [[nodiscard]] std::vector<prometheus::MetricFamily> collect_all();
 
   ScrapeTimes scrapes_;
+  GpuSampler gpus_;
+  VisibilityEnvironment const environment_;
   std::atomic<std::uint64_t> errors_{0};       // any thread, relaxed: a count
   std::atomic<std::uint64_t> events_lost_{0};  // written by tick(), read by scrapes; relaxed
   // tick() only.

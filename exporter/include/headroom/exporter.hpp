@@ -13,7 +13,9 @@
 // Exit: an exporter that still runs is stopped before statics that are older than it are destroyed.
 // Signals: the exporter's threads block all signals but those of faults; the program's SIGPIPE handler stays as it is.
 // Thread safety: const members from any thread; start, stop, move and destruction as for any value.
-// Cost: one thread, asleep but for a few microseconds four times a second.
+// GPUs: their memory is read through NVML at each scrape, where there is a driver, by a GpuSampler: a driver that hangs costs a scrape
+// (start() makes the first) a quarter of a second once, and its figures. No CUDA context is made, and libcuda is not opened.
+// Cost: one thread, asleep but for a few microseconds four times a second, and a short-lived one for each reading of the GPUs.
 #pragma once
 
 #include <cstdint>

@@ -186,6 +186,14 @@ private:
 
 enum class DeviceKind : std::uint8_t { host, cuda, custom };
 
+/// Which physical device: the same words in the flight file, metrics, listings and errors. Two outputs that show the same UUID, or
+/// the same PCI address, speak of the same device; the ordinal depends on who counts. See gpu_identity() for what CUDA reports.
+struct DeviceIdentity {
+  std::int32_t ordinal = 0;  ///< as CUDA shows it to this process
+  std::string uuid;          ///< `GPU-…`, or `MIG-…` of an instance; empty = unknown
+  std::string pci_address;   ///< `0000:65:00.0`, lower case; empty = unknown
+};
+
 /// A device to allocate on: identity plus its default resource. A cheap handle; copies are the same device.
 class Device {
 public:
@@ -194,10 +202,16 @@ public:
   [[nodiscard]] static Result<Device> custom(std::string name, std::shared_ptr<DeviceResource> resource, std::int32_t ordinal = 0,
                                              std::string uuid = {}, DeviceKind kind = DeviceKind::custom);
 
+  /// The same with a PCI address, which may be written in any of the usual ways and is kept in ours.
+  /// Errors: invalid_argument (no resource; a PCI address that is none).
+  [[nodiscard]] static Result<Device> custom(std::string name, std::shared_ptr<DeviceResource> resource, DeviceIdentity identity,
+                                             DeviceKind kind);
+
   [[nodiscard]] DeviceKind kind() const noexcept;
   [[nodiscard]] std::int32_t ordinal() const noexcept;
   [[nodiscard]] std::string const& name() const noexcept;
-  [[nodiscard]] std::string const& uuid() const noexcept;  ///< empty = unknown
+  [[nodiscard]] std::string const& uuid() const noexcept;         ///< empty = unknown
+  [[nodiscard]] std::string const& pci_address() const noexcept;  ///< empty = unknown
   [[nodiscard]] DeviceResource& resource() const noexcept;
   [[nodiscard]] std::shared_ptr<DeviceResource> const& shared_resource() const noexcept;
   [[nodiscard]] MemoryInfo memory_info() const noexcept;

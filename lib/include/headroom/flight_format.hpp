@@ -253,7 +253,8 @@ inline constexpr std::size_t kLabelBytes = 96;
 
 /// A name. Entry 0 is never used, so that id 0 means "none". The id is the entry's index.
 ///   kind    number (word 2)             payload (word 3)
-///   device  ordinal                     DeviceKind                   label: name, and after a tab the UUID when it is known
+///   device  ordinal                     see DevicePayload            label: name, and after a tab the UUID when it is known, never
+///                                                                    a part of it: where both do not fit, the name is cut
 ///   ledger  its cell, or 2^32−1 none    directory id of the device
 ///   tag     its tag cell (0…255)        hash of the label
 ///   site    line                        hash of file and function
@@ -272,6 +273,19 @@ static_assert(sizeof(DirectoryEntry) == 128);
   return (std::uint64_t{generation} << 32) | (std::uint64_t{static_cast<std::uint8_t>(kind)} << 8) |
          static_cast<std::uint8_t>(state);
 }
+
+/// A device's payload word: DeviceKind (8, bits 0–7); from minor 2 also its PCI address (48, bits 8–55) and bit 56 when that is known:
+/// domain (32) · bus (8) · device (5) · function (3).
+struct DevicePayload {
+  static constexpr std::uint64_t kKindMask = 0xFF, kPciMask = (std::uint64_t{1} << 48) - 1, kPciKnown = std::uint64_t{1} << 56;
+  static constexpr unsigned kPciShift = 8;
+  [[nodiscard]] static constexpr std::uint64_t pack(std::uint8_t kind) noexcept { return kind; }
+  [[nodiscard]] static constexpr std::uint64_t pack(std::uint8_t kind, std::uint64_t pci) noexcept {
+    return kPciKnown | ((pci & kPciMask) << kPciShift) | kind;
+  }
+  [[nodiscard]] static constexpr bool knows_pci(std::uint64_t word) noexcept { return (word & kPciKnown) != 0; }
+  [[nodiscard]] static constexpr std::uint64_t pci(std::uint64_t word) noexcept { return (word >> kPciShift) & kPciMask; }
+};
 
 // Ledgers ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

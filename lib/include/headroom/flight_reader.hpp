@@ -104,8 +104,9 @@ struct LedgerSnapshot {
   std::optional<std::uint32_t> parent_cell;  ///< the device account above a manager; absent: none
   std::string name;                          ///< of the manager or account
   std::string device_name;                   ///< empty when unknown
-  std::string device_uuid;
-  std::int64_t device_ordinal = -1;  ///< −1 unknown
+  std::string device_uuid;                   ///< empty when unknown, as the next
+  std::string device_pci_address;            ///< `0000:65:00.0`
+  std::int64_t device_ordinal = -1;          ///< −1 unknown
   std::uint64_t claimed = 0, allocated = 0, peak = 0;
   std::optional<std::uint64_t> limit;  ///< absent when unlimited
   bool enforcing = true;               ///< false: observe mode

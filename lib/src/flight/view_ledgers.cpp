@@ -6,6 +6,7 @@
 #include <headroom/flight_reader.hpp>
 
 #include "base/checked.hpp"
+#include "base/pci_address.hpp"
 #include "flight/book_readers.hpp"
 #include "flight/book_sums.hpp"
 #include "flight/mapping.hpp"
@@ -113,6 +114,9 @@ void take_names(FlightView const& view, LedgerCell const& cell, LedgerSnapshot& 
   auto const tab = device->label.find('\t');
   ledger.device_name = device->label.substr(0, tab);
   if (tab != std::string::npos) ledger.device_uuid = device->label.substr(tab + 1);
+  if (DevicePayload::knows_pci(device->payload)) {
+    ledger.device_pci_address = to_string(PciAddress::from_code(DevicePayload::pci(device->payload)));
+  }
   if (device->number <= 0x7FFF'FFFFU) ledger.device_ordinal = static_cast<std::int64_t>(device->number);
 }
 

@@ -79,6 +79,21 @@ TEST(FlightLedgers, figures_are_unpacked) {
   EXPECT_EQ(ledger.transitions[1][4], 6U);
 }
 
+TEST(FlightLedgers, a_device_has_a_uuid_and_an_address_where_they_are_known) {
+  FlightBuilder file;
+  file.open_ledger(1, 5, "manager").device_id = 6;
+  file.put_name(6, EntryKind::device, 0, 3, "H200\tGPU-1234");
+  auto ledger = file.view().ledgers().at(0);
+  EXPECT_EQ(ledger.device_name, "H200");
+  EXPECT_EQ(ledger.device_uuid, "GPU-1234");
+  EXPECT_EQ(ledger.device_pci_address, "") << "as in files of minor version 1";
+  file.name(6).payload = DevicePayload::pack(1, 0xC0DE'AF0AU);  // domain c0de, bus af, device 1, function 2
+  ledger = file.view().ledgers().at(0);
+  EXPECT_EQ(ledger.device_pci_address, "c0de:af:01.2");
+  file.name(6).payload = ~std::uint64_t{0};  // hostile: all bits
+  EXPECT_EQ(file.view().ledgers().at(0).device_pci_address, "ffffffff:ff:1f.7");
+}
+
 TEST(FlightLedgers, limits_lowered_below_use_and_observing_ones) {
   FlightBuilder file;
   auto& cell = file.open_ledger(0, 1, "m");
