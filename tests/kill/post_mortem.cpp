@@ -231,7 +231,7 @@ const char* step_name(std::size_t step) {
        "recorded",       "counted, peak open", "bytes back",    "waiters woken",    "new limit",         "pressure moved",
        "before sleep",   "thread ends",        "before claim",  "claimed",          "named unspent",     "taken of the rest",
        "spent",          "before drop",        "unspent less",  "drop: bytes back", "account: unpended", "account: retired",
-       "room: looked",   "room: refused",      "found to fit"});
+       "room: looked",   "room: refused",      "found to fit",  "flush asked"});
   static_assert(kNames.size() == Standing::kSteps);
   return step < kNames.size() ? kNames[step] : "?";
 }

@@ -99,7 +99,8 @@ public:
   [[nodiscard]] std::uint64_t bytes_outstanding() const noexcept override;  ///< requested bytes, live and pending; no lock
   /// total_bytes, what the holes hold, and cache and rounding; no lock. Exact while no other thread is at work.
   [[nodiscard]] MemoryInfo memory_info() const noexcept override;
-  /// `query` takes the frees whose time has come, the others move the virtual clock. Returns requested bytes. Never fails.
+  /// `query` takes the frees whose time has come, the others move the virtual clock. Returns requested bytes.
+  /// Errors: io (no host memory to note another hole: what came back until then did, and was reported; the rest stays pending).
   [[nodiscard]] Result<std::uint64_t> reap_pending(ReapMode mode) override;
   /// True: at once, or by the thread that reaps; pending frees that are left at destruction are reported then.
   [[nodiscard]] bool reports_returns() const noexcept override;

@@ -65,11 +65,11 @@ public:
   /// is recorded all the same), and what the resource says; then the uses that failed are still open, and the call may be repeated.
   [[nodiscard]] Result<void> finish();
 
-  /// Launches of this process that were prepared and dropped without finish.
+  /// Launches of this process that were prepared and dropped without finish. One whose finish failed is none of them: its caller knows.
   [[nodiscard]] static std::uint64_t unfinished_launches() noexcept;
 
 private:
-  enum class Phase : std::uint8_t { naming, prepared, finished, moved_from };
+  enum class Phase : std::uint8_t { naming, prepared, finish_failed, finished, moved_from };
   struct Use {
     Block block;
     UseKind kind;

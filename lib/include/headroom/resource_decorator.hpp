@@ -79,11 +79,14 @@ protected:
   [[nodiscard]] std::shared_ptr<DeviceResource> const& shared_inner() const noexcept { return inner_.resource(); }
 
 private:
+  friend std::shared_ptr<DeviceResource> shared_bottom_of(std::shared_ptr<DeviceResource> top) noexcept;
   InnerResource const inner_;
 };
 
 /// The resource at the bottom of a stack: `top` itself when it decorates nothing.
 [[nodiscard]] DeviceResource& bottom_of(DeviceResource& top) noexcept;
+/// The same with its owner, as far as ResourceDecorators lead there; a resource that has an inner one in a way of its own ends the search.
+[[nodiscard]] std::shared_ptr<DeviceResource> shared_bottom_of(std::shared_ptr<DeviceResource> top) noexcept;
 
 /// A decorator on `inner`; further arguments go to its constructor. Errors: as InnerResource::check.
 template <std::derived_from<ResourceDecorator> Decorator, class... Arguments>

@@ -3,7 +3,8 @@
 //
 // Prefer one long-lived AllocTag for each purpose (`static const AllocTag kKvCache{"kv-cache"};`): making one looks its name up in
 // a table of the process (about 50 ns), using one costs nothing. A TagScope sets what untagged allocations of this thread are
-// called. Each ledger shows up to 256 tags of the whole process; the rest are folded into `other`, counted.
+// called. The ledgers of a process show up to 192 tags in all, one that two ledgers have counting twice; the
+// rest are folded into their ledger's `other`, counted.
 //
 // Thread safety: AllocTag is a value; a TagScope belongs to the thread that made it.
 #pragma once

@@ -52,8 +52,10 @@ enum class TestPoint : std::uint8_t {
   room_after_claim,       ///< … the claim was refused, and they are about to be looked at again
   // Within a claim.
   claim_before_exchange,  ///< the request was found to fit, nothing is taken yet
+  // Followers of a log.
+  flush_asked,  ///< the follower's thread will see the wish. Its mutex is held: a handler may not wait for that thread
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::claim_before_exchange) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::flush_asked) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

@@ -57,7 +57,12 @@ Result<AccountCore*> AccountCore::join(Device const& device, MemoryBudget budget
   DeviceResource& bottom = bottom_of(*inner);
   const auto total = inner->memory_info().total;
   const Opening opening{
-      .device = device, .key = {std::string{bottom.device_uuid()}, &bottom}, .budget = budget, .device_total = total};
+      .device = device,
+      .key = {std::string{bottom.device_uuid()}, &bottom},
+      .budget = budget,
+      .device_total = total,
+      // Not the stack's or the device's own resource: a decorator may go while the device, and what is out in it, goes on.
+      .bottom = shared_bottom_of(inner)};
 
   Registry& all = registry();
   const std::scoped_lock lock{all.mutex};
@@ -109,7 +114,7 @@ bool AccountCore::can_be_used_again() const noexcept {
 
 void AccountCore::open(Opening const& opening, std::uint32_t cell) {
   key_ = opening.key;
-  device_resource_ = opening.device.shared_resource();
+  bottom_ = opening.bottom;
   name_ = "account-" + opening.device.name();
   // Before the ledger says that it is open: no reader takes it for a manager.
   if (cell != flight::kNoCell) flight::recorder.ledgers[cell].kind.store(kDeviceAccount, std::memory_order_relaxed);
@@ -128,7 +133,7 @@ void AccountCore::open(Opening const& opening, std::uint32_t cell) {
 
 // The device's next user, while bytes of earlier ones are still out. They count; the budget is the new user's.
 void AccountCore::open_again(Opening const& opening) {
-  device_resource_ = opening.device.shared_resource();
+  bottom_ = opening.bottom;
   key_ = opening.key;
   ledger_.cell().state.store(static_cast<std::uint64_t>(flight::LedgerState::open), std::memory_order_release);
   budget_ = in_force(opening.budget, opening.device_total);

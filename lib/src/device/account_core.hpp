@@ -76,6 +76,7 @@ private:
     Key key;
     MemoryBudget budget = MemoryBudget::unlimited();
     std::optional<std::uint64_t> device_total{};
+    std::weak_ptr<DeviceResource> bottom{};
   };
   struct Reaped {
     std::uint64_t bytes = 0;
@@ -88,7 +89,7 @@ private:
   static AccountCore& find_or_open(Registry& all, Opening const& opening);
   void open(Opening const& opening, std::uint32_t cell);
   void open_again(Opening const& opening);
-  [[nodiscard]] bool device_still_there() const noexcept { return !key_.uuid.empty() || !device_resource_.expired(); }
+  [[nodiscard]] bool device_still_there() const noexcept { return !key_.uuid.empty() || !bottom_.expired(); }
   [[nodiscard]] bool can_be_used_again() const noexcept;
   [[nodiscard]] Reaped reap(ReapMode mode);
   void end_free(std::uint64_t bytes) noexcept;
@@ -96,7 +97,7 @@ private:
 
   // Guarded by the registry's mutex; the name is constant while the account is open.
   Key key_;
-  std::weak_ptr<DeviceResource> device_resource_;  // of the first user: tells whether an object that is its own key still exists
+  std::weak_ptr<DeviceResource> bottom_;  // of the newest user: tells whether an object that is its own key still exists
   MemoryBudget budget_ = MemoryBudget::unlimited();
   std::uint32_t seats_ = 0;
   std::string name_;

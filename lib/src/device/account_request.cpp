@@ -5,6 +5,7 @@
 
 #include <headroom/byte_size.hpp>
 
+#include "base/thrown_error.hpp"
 #include "device/device_limit.hpp"
 #include "flight/tag_names.hpp"
 #include "ledger/figures.hpp"
@@ -93,10 +94,11 @@ std::optional<Error> take(AccountRequest const& request, AccountCore::Claim clai
   if (result.outcome == ClaimOutcome::refused) {
     // Without options the device has no part in this, and its driver is not called for a request that the budget refuses.
     const bool device_matters = request.budget.options() != DeviceBudgetOptions{};
-    return refuse(request, ErrorKind::over_budget, result, shortage(request, reap_failure),
+    return refuse(request, ErrorKind::over_budget, result, words([&] { return shortage(request, reap_failure); }),
                   device_matters ? figures_of(*request.budget.inner()) : DeviceFigures{});
   }
-  if (result.outcome == ClaimOutcome::overflow) return refuse(request, ErrorKind::overflow, result, beyond_ledger(request.bytes));
+  if (result.outcome == ClaimOutcome::overflow)
+    return refuse(request, ErrorKind::overflow, result, words([&] { return beyond_ledger(request.bytes); }));
   return std::nullopt;
 }
 
@@ -122,7 +124,7 @@ Error refuse_at_line(AccountRequest const& request, Line const& line, std::strin
   ClaimResult claim = present_claim(request.core.ledger());
   const std::uint64_t allowed = less(line.room, line.footprint - request.bytes);
   claim.limit_word = ledger::pack_limit(std::min(claim.claimed_before + allowed, ledger::kBytesMask), true, false);
-  return refuse(request, ErrorKind::over_budget, claim, shortage(request, std::nullopt) + what_was_tried,
+  return refuse(request, ErrorKind::over_budget, claim, words([&] { return shortage(request, std::nullopt) + what_was_tried; }),
                 figures_of(*request.budget.inner()));
 }
 

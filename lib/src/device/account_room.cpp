@@ -5,13 +5,15 @@
 // holds at least what was under way at that instant; if one did, that costs one more round and never a refusal.
 #include <algorithm>
 #include <chrono>
-#include <exception>
+#include <new>
 #include <thread>
 
 #include <headroom/resource_decorator.hpp>
 
 #include "base/test_point.hpp"
+#include "base/thrown_error.hpp"
 #include "device/account_core.hpp"
+#include "device/guarded.hpp"
 
 namespace headroom::device {
 namespace {
@@ -29,8 +31,8 @@ constexpr auto kLongestPause = std::chrono::microseconds{10'000};
 
 bool can_fit(std::uint64_t bytes, ledger::ClaimResult const& claim, std::uint64_t hoped_for) noexcept {
   const std::uint64_t limit = claim.limit_word & ledger::kBytesMask;
-  const std::uint64_t left = limit > claim.claimed_before ? limit - claim.claimed_before : 0;
-  return hoped_for >= bytes || bytes - hoped_for <= left;
+  // What stays claimed when they are back, and the request: the limit may lie below what is claimed, if it was lowered.
+  return claim.claimed_before - std::min(hoped_for, claim.claimed_before) + bytes <= limit;
 }
 
 // Nothing wakes this: a free may be reaped by whoever comes first, on whatever stack.
@@ -52,13 +54,7 @@ private:
 };
 
 Result<std::uint64_t> ask(DeviceResource& stack, ReapMode mode) noexcept {
-  try {
-    return stack.reap_pending(mode);
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
-  }
+  return guarded([&] { return stack.reap_pending(mode); });
 }
 
 }  // namespace
@@ -76,24 +72,31 @@ std::vector<std::shared_ptr<DeviceResource>> AccountCore::stacks() const {
 // Each bottom once, through the first stack that leads there: its pending frees are the same through all of them.
 AccountCore::Reaped AccountCore::reap(ReapMode mode) {
   Reaped reaped;
-  std::vector<DeviceResource const*> asked;
-  for (auto const& stack : stacks()) {
-    DeviceResource const* const bottom = &bottom_of(*stack);
-    if (std::ranges::find(asked, bottom) != asked.end()) continue;
-    asked.push_back(bottom);
-    auto bytes = ask(*stack, mode);
-    if (!bytes) {
-      if (!reaped.failure) reaped.failure = std::move(bytes.error());
-      continue;
+  try {
+    std::vector<DeviceResource const*> asked;
+    for (auto const& stack : stacks()) {
+      DeviceResource const* const bottom = &bottom_of(*stack);
+      if (std::ranges::find(asked, bottom) != asked.end()) continue;
+      asked.push_back(bottom);
+      auto bytes = ask(*stack, mode);
+      if (!bytes) {
+        if (!reaped.failure) reaped.failure = std::move(bytes.error());
+        continue;
+      }
+      reaped.bytes += *bytes;
+      if (mode == ReapMode::synchronize_next && reaped.bytes != 0) break;
     }
-    reaped.bytes += *bytes;
-    if (mode == ReapMode::synchronize_next && reaped.bytes != 0) break;
+  } catch (std::bad_alloc const&) {
+    reaped.failure = make_error(ErrorKind::io, Layer::device_account,
+                                words([] { return std::string{"the system has no memory to list the stacks of the account"}; }));
   }
   return reaped;
 }
 
 AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim claim) {
-  Attempt attempt{.claim = {}, .reap_failure = reap(ReapMode::query).failure};
+  Attempt attempt{};
+  // One that fails only leaves more for the waiting below, which asks again.
+  static_cast<void>(reap(ReapMode::query));
   const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
   Pause pause;
   for (std::uint32_t round = 0;; ++round) {
@@ -108,7 +111,8 @@ AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim
     const bool late = std::chrono::steady_clock::now() > deadline;
     if (late && round >= kFewestRounds) break;
     Reaped reaped = reap(ReapMode::synchronize_next);
-    attempt.reap_failure = std::move(reaped.failure);
+    // As long as some stack brings something back, another one's failure is no reason to give up.
+    if (reaped.bytes == 0) attempt.reap_failure = std::move(reaped.failure);
     if (reaped.bytes == 0 && !attempt.reap_failure) pause.once(late);
   }
   return attempt;

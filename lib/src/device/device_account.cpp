@@ -51,7 +51,7 @@ DeviceAccountStats DeviceAccount::stats() const {
     for (auto const& count : by_layer) stats.refusals += count.load(std::memory_order_relaxed);
   }
   for (auto const& count : ledger.tallies().free_failures) stats.failed_frees += count.load(std::memory_order_relaxed);
-  if (ledger_cell()) stats.tag_bytes = ledger.all_tag_bytes();
+  if (ledger.counts_all_tags()) stats.tag_bytes = ledger.all_tag_bytes();
   return stats;
 }
 

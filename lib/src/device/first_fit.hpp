@@ -34,6 +34,9 @@ public:
   /// `length` is at least 1; `alignment` is a power of two, and the result a multiple of it.
   [[nodiscard]] std::optional<std::uint64_t> take(std::uint64_t length, std::uint64_t alignment);
 
+  /// Room for what one take() or give() needs; the next one cannot throw. Itself it may (bad_alloc, nothing changed).
+  void make_room() { ensure_spare_nodes(); }
+
   /// Makes a range free. It must not overlap a free range (the owner knows what is taken); a length of 0 does nothing.
   void give(Range range);
 

@@ -1,6 +1,5 @@
 // The decorator on an account: claim first, admit after, and every way back.
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "device/device_account_cell.hpp"
 #include "device/device_figures.hpp"
 #include "device/device_limit.hpp"
+#include "device/guarded.hpp"
 #include "device/patience.hpp"
 #include "device/request_checks.hpp"
 #include "device/second_try.hpp"
@@ -179,23 +179,11 @@ void GlobalDeviceBudget::refresh() const noexcept {
 
 // No exception leaves the library, and none may pass the books by.
 Result<Block> GlobalDeviceBudget::ask_below(AllocRequest const& request) noexcept {
-  try {
-    return ResourceDecorator::allocate(request);
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
-  }
+  return device::guarded([&] { return ResourceDecorator::allocate(request); });
 }
 
 Result<void> GlobalDeviceBudget::free_below(Block const& block) noexcept {
-  try {
-    return ResourceDecorator::deallocate(block);
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string{"the resource threw: "} + thrown.what());
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
-  }
+  return device::guarded([&] { return ResourceDecorator::deallocate(block); });
 }
 
 Result<Block> GlobalDeviceBudget::allocate(AllocRequest const& request) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <exception>
-#include <string>
 
 #include <headroom/error.hpp>
+
+#include "base/thrown_error.hpp"
 
 namespace headroom::device {
 
@@ -14,9 +15,9 @@ template <class Call>
   try {
     return call();
   } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, std::string("the resource threw: ") + thrown.what());
+    return tl::unexpected<Error>{thrown_error(thrown.what())};
   } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, "the resource threw something that is no std::exception");
+    return tl::unexpected<Error>{thrown_error(nullptr)};
   }
 }
 

@@ -1,6 +1,9 @@
 // HostResource: writing to blocks, streams, the virtual clock, and reaping.
 #include <cstring>
+#include <new>
+#include <string>
 
+#include "base/thrown_error.hpp"
 #include "device/host_state.hpp"
 #include "device/request_checks.hpp"
 #include "device/returned_bytes.hpp"
@@ -45,6 +48,7 @@ Result<std::uint64_t> HostResource::reap_pending(ReapMode mode) {
   auto& state = *state_;
   std::uint64_t reaped = 0;
   bool may_wait = mode != ReapMode::query;
+  bool out_of_memory = false;
   ReturnedBytes returned;
   do {
     returned.clear();
@@ -52,7 +56,14 @@ Result<std::uint64_t> HostResource::reap_pending(ReapMode mode) {
       std::lock_guard const lock(state.mutex);
       while (auto const* const next = state.streams.next_pending()) {
         if (may_wait) state.streams.advance_to(next->ready);
-        if (next->ready > state.streams.now() || !returned.add(next->returns_to, next->bytes)) break;
+        if (next->ready > state.streams.now()) break;
+        try {
+          state.pool.make_room(next->range);
+        } catch (std::bad_alloc const&) {
+          out_of_memory = true;  // what came back until here did, and the rest stays pending
+          break;
+        }
+        if (!returned.add(next->returns_to, next->bytes)) break;
         if (mode == ReapMode::synchronize_next) may_wait = false;
         state.pool.give(next->range);
         reaped += next->bytes;
@@ -63,6 +74,10 @@ Result<std::uint64_t> HostResource::reap_pending(ReapMode mode) {
     }
     returned.report();
   } while (returned.was_full());
+  if (out_of_memory) {
+    return fail(ErrorKind::io, Layer::resource,
+                words([] { return std::string{"the system has no memory for another hole of the host device"}; }));
+  }
   return reaped;
 }
 

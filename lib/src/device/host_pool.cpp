@@ -1,6 +1,7 @@
 #include "device/host_pool.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace headroom {
 
@@ -13,14 +14,23 @@ std::optional<std::uint64_t> HostPool::take(std::uint64_t length, std::uint64_t 
   return holes_.take(length, alignment);
 }
 
-void HostPool::give(FirstFit::Range range) {
+FirstFit& HostPool::place_of(FirstFit::Range range) noexcept {
   auto const room = cache_limit_ - std::min(cache_limit_, cache_.total());
-  (range.length <= room ? cache_ : holes_).give(range);
+  return range.length <= room ? cache_ : holes_;
 }
 
-std::uint64_t HostPool::trim(std::uint64_t keep) {
+void HostPool::give(FirstFit::Range range) { place_of(range).give(range); }
+void HostPool::make_room(FirstFit::Range range) { place_of(range).make_room(); }
+
+std::uint64_t HostPool::trim(std::uint64_t keep) noexcept {
   std::uint64_t moved = 0;
   while (cache_.total() > keep) {
+    try {
+      holes_.make_room();  // what was taken from the cache must find its place there
+      cache_.make_room();
+    } catch (std::bad_alloc const&) {
+      break;
+    }
     auto const length = std::min(cache_.lowest()->length, cache_.total() - keep);
     // First fit finds the lowest range itself, since that is long enough.
     auto const start = cache_.take(length, 1);

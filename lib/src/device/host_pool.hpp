@@ -21,13 +21,18 @@ public:
   /// pool keeps or releases whole pieces.
   void give(FirstFit::Range range);
 
-  /// Moves cached ranges to the holes, lowest first, until at most `keep` granules are cached. Returns how many moved.
-  std::uint64_t trim(std::uint64_t keep);
+  /// Room for give(range), which cannot throw then. Itself it may (bad_alloc, nothing changed).
+  void make_room(FirstFit::Range range);
+
+  /// Moves cached ranges to the holes, lowest first, until at most `keep` granules are cached, or host memory is out. Returns how many
+  /// moved.
+  std::uint64_t trim(std::uint64_t keep) noexcept;
 
   [[nodiscard]] FirstFit const& holes() const noexcept { return holes_; }
   [[nodiscard]] FirstFit const& cache() const noexcept { return cache_; }
 
 private:
+  [[nodiscard]] FirstFit& place_of(FirstFit::Range range) noexcept;
   FirstFit holes_;
   FirstFit cache_;
   std::uint64_t cache_limit_;

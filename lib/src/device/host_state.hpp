@@ -26,7 +26,7 @@ struct HostResource::State final : device::UseEvents {
   std::uint64_t const salt;      // differs from device to device, see sign
   FaultPlan faults;              // has its own mutex, taken inside `mutex` and never around it
 
-  // Guards what follows up to the atomics. Never held over latency, copies, or the making of messages.
+  // Guards what follows up to the atomics. Never held over latency, copies, or the making of messages but that of an injected fault.
   mutable std::mutex mutex;
   HostPool pool;
   HostBlocks blocks;

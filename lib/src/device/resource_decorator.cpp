@@ -37,6 +37,16 @@ DeviceResource& bottom_of(DeviceResource& top) noexcept {
   return *at;
 }
 
+std::shared_ptr<DeviceResource> shared_bottom_of(std::shared_ptr<DeviceResource> top) noexcept {
+  for (std::size_t layer = 0; layer < kDeepestStack; ++layer) {
+    auto const* const decorator = dynamic_cast<ResourceDecorator const*>(top.get());
+    if (decorator == nullptr) break;
+    auto below = decorator->shared_inner();  // before its owner lets go of it
+    top = std::move(below);
+  }
+  return top;
+}
+
 Result<Block> ResourceDecorator::allocate(AllocRequest const& request) { return inner()->allocate(request); }
 
 Result<void> ResourceDecorator::deallocate(Block const& block) { return inner()->deallocate(block); }

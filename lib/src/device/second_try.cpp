@@ -2,9 +2,11 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <headroom/byte_size.hpp>
 
+#include "base/thrown_error.hpp"
 #include "device/patience.hpp"
 
 namespace headroom::device {
@@ -64,11 +66,17 @@ struct MadeRoom {
   std::uint64_t frees = 0, caches = 0;
 };
 
-void say_what_was_tried(Result<Block>& block, MadeRoom const& made) {
-  if (!is_shortage(block)) return;
+void say_what_was_tried(Result<Block>& block, MadeRoom const& made) noexcept {
+  if (!is_shortage(block) || (made.frees == 0 && made.caches == 0)) return;
   std::string& message = block.error().message;
-  if (made.frees != 0) message += "; " + format_bytes(made.frees) + " of pending frees came back and did not suffice";
-  if (made.caches != 0) message += "; " + format_bytes(made.caches) + " of cached memory were given back and did not suffice";
+  // Without memory for more words what the device said stays as it is.
+  auto full = words([&] {
+    std::string text = message;
+    if (made.frees != 0) text += "; " + format_bytes(made.frees) + " of pending frees came back and did not suffice";
+    if (made.caches != 0) text += "; " + format_bytes(made.caches) + " of cached memory were given back and did not suffice";
+    return text;
+  });
+  if (!full.empty()) message = std::move(full);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "base/utf8.hpp"
 #include "flight/recorder.hpp"
@@ -44,6 +46,7 @@ std::map<std::string, std::uint32_t, std::less<>>* marks = nullptr;
 std::map<std::pair<std::uint32_t, std::string>, TagPlace>* tags = nullptr;  // of open ledgers
 std::uint32_t sites_used = 0;
 std::bitset<kTagCells> tag_cells;
+std::uint32_t named_cells = 0;  // of them: all but those of an `other`
 
 // Names from outside come through valid_utf8 first. A site's is the compiler's text, cut wherever it ends: readers mend that.
 void store_label(DirectoryEntry& entry, std::string_view clean) noexcept {
@@ -189,28 +192,47 @@ std::uint32_t intern_mark(std::string_view label) {
   return id;
 }
 
-TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label) {
-  if (holding.load(std::memory_order_relaxed)) return {};
-  const DirectoryLock lock;
-  if (tags == nullptr) tags = new std::map<std::pair<std::uint32_t, std::string>, TagPlace>;
-  const std::pair key{ledger_entry, std::string{label}};
-  if (const auto known = tags->find(key); known != tags->end()) return known->second;
-  std::size_t cell = 0;
-  while (cell < kTagCells && tag_cells[cell]) ++cell;
-  if (cell == kTagCells) return {};
-  const std::uint32_t id = add_locked(EntryKind::tag, ledger_entry, cell, 0, valid_utf8(label, kLabelBytes - 1));
-  if (id == 0) return {};
-  tag_cells.set(cell);
-  const std::uint64_t used = recorder.header->tag_cells_used.load(std::memory_order_relaxed);
-  if (used < cell + 1) recorder.header->tag_cells_used.store(cell + 1, std::memory_order_relaxed);
-  const TagPlace place{static_cast<std::uint16_t>(id), static_cast<std::uint16_t>(cell)};
-  tags->emplace(key, place);
-  return place;
+TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label) noexcept {
+  // A ledger that the directory had no room for has no name to keep its tags apart from those of others.
+  if (ledger_entry == 0 || holding.load(std::memory_order_relaxed)) return {};
+  try {
+    std::string text{label};
+    const bool is_other = text == kOtherTag;
+    const std::string clean = valid_utf8(label, kLabelBytes - 1);
+    const DirectoryLock lock;
+    if (tags == nullptr) tags = new std::map<std::pair<std::uint32_t, std::string>, TagPlace>;
+    // All that may throw comes first.
+    const auto [known, added] = tags->try_emplace(std::pair{ledger_entry, std::move(text)});
+    if (!added) return known->second;
+    std::size_t cell = 0;
+    while (cell < kTagCells && tag_cells[cell]) ++cell;
+    const bool has_room = is_other ? cell < kTagCells : named_cells < kNamedTagCells;
+    const std::uint32_t id = has_room ? add_locked(EntryKind::tag, ledger_entry, cell, 0, clean) : 0;
+    if (id == 0) {
+      tags->erase(known);
+      return {};
+    }
+    tag_cells.set(cell);
+    if (!is_other) ++named_cells;
+    const std::uint64_t used = recorder.header->tag_cells_used.load(std::memory_order_relaxed);
+    if (used < cell + 1) recorder.header->tag_cells_used.store(cell + 1, std::memory_order_relaxed);
+    known->second = {static_cast<std::uint16_t>(id), static_cast<std::uint16_t>(cell)};
+    return known->second;
+  } catch (std::bad_alloc const&) {
+    return {};
+  }
 }
 
 void close_tags_of(std::uint32_t ledger_entry) noexcept {
+  if (ledger_entry == 0) return;
   const DirectoryLock lock;
-  if (tags != nullptr) std::erase_if(*tags, [&](auto const& tag) { return tag.first.first == ledger_entry; });
+  if (tags != nullptr) {
+    std::erase_if(*tags, [&](auto const& tag) {
+      if (tag.first.first != ledger_entry) return false;
+      if (tag.first.second != kOtherTag) --named_cells;
+      return true;
+    });
+  }
   const auto used = static_cast<std::uint32_t>(recorder.header->directory_used.load(std::memory_order_relaxed));
   for (std::uint32_t id = 1; id < used; ++id) {
     DirectoryEntry& entry = recorder.directory[id];

@@ -33,9 +33,14 @@ struct TagPlace {
 };
 inline constexpr std::uint16_t kNoTagCell = 0xFFFF;
 
+/// What a ledger's tags without a cell of their own are folded into. Every ledger finds a cell for it, whatever names there are: it has
+/// no claim on a name's cells, and names leave it one for each ledger.
+inline constexpr std::string_view kOtherTag = "other";
+inline constexpr std::uint32_t kNamedTagCells = kTagCells - kLedgerCount;
+
 /// Gives a (ledger, tag) pair its directory entry and tag cell, the same ones at every call while the ledger is open. An exhausted
-/// table gives `{0, none}`: fold into the ledger's `other`.
-[[nodiscard]] TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label);
+/// table gives `{0, none}`, and so does a ledger without an entry, whose id is 0: fold into the ledger's `other`.
+[[nodiscard]] TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label) noexcept;
 /// Gives the tag cells of a closed ledger back; their present counts become the base that readers subtract.
 void close_tags_of(std::uint32_t ledger_entry) noexcept;
 

@@ -193,6 +193,11 @@ void Ledger::book_free_failure(LaneSection const& section, Booking const& bookin
   emit(section, EventKind::free_failed, draft);
 }
 
+void Ledger::book_misuse(LaneSection const& section, Booking const& booking, ErrorKind kind) noexcept {
+  book_free_failure(section, booking, kind, Layer::manager);
+  misuses_.fetch_add(1, std::memory_order_release);
+}
+
 void Ledger::book_trim(LaneSection const& section, std::uint64_t came_back, std::uint64_t requested, std::uint64_t alignment,
                        TagPlace tag) noexcept {
   Draft draft;

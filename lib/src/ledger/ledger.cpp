@@ -1,6 +1,7 @@
 #include "ledger/ledger.hpp"
 
 #include <algorithm>
+#include <bitset>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -66,10 +67,11 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   // Nobody else writes the tallies of a ledger that is not open.
   auto* tally_words = reinterpret_cast<Word*>(tallies_);
   for (std::size_t i = 0; i < sizeof(LedgerTallies) / sizeof(Word); ++i) tally_words[i].store(0, std::memory_order_relaxed);
+  misuses_.store(0, std::memory_order_relaxed);
 
   directory_id_ = add_entry(EntryKind::ledger, device_entry, cell, device_entry, name);
   for (auto& place : tag_places_) place.store(0, std::memory_order_relaxed);
-  other_ = cell == kNoCell ? TagPlace{} : add_tag(directory_id_, "other");
+  other_ = cell == kNoCell ? TagPlace{} : add_tag(directory_id_, kOtherTag);
 
   LedgerCell& words = *cell_;
   // alloc's operation number goes on, so that a tag cell's old peak_seen never equals a new peak.
@@ -94,17 +96,16 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
 
 void Ledger::close() noexcept {
   device_terms_.forget();
-  cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_release);
+  cell_->state.store(static_cast<std::uint64_t>(LedgerState::closed), std::memory_order_seq_cst);  // see is_closed
 }
 
-bool Ledger::is_quiet() const noexcept {
-  if ((cell_->claim.load(std::memory_order_seq_cst) & kBytesMask) != 0 || cell_->unspent.load(std::memory_order_acquire) != 0 ||
-      (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) != 0) {
-    return false;
-  }
-  // A thread that has given its claim back may still be writing its record.
-  return !is_in_flight();
+bool Ledger::holds_nothing() const noexcept {
+  return (cell_->claim.load(std::memory_order_seq_cst) & kBytesMask) == 0 &&
+         cell_->unspent.load(std::memory_order_acquire) == 0 && (cell_->alloc.load(std::memory_order_seq_cst) & kBytesMask) == 0;
 }
+
+// A thread that has given its claim back may still be writing its record.
+bool Ledger::is_quiet() const noexcept { return holds_nothing() && !is_in_flight(); }
 
 bool Ledger::is_in_flight() const noexcept {
   if (cell_->in_flight_shared_count.load(std::memory_order_acquire) != 0) return true;
@@ -170,6 +171,12 @@ MemoryBudget Ledger::budget() const noexcept {
   return (word & kLimitEnforcing) != 0 ? MemoryBudget::with_limit(bytes) : MemoryBudget::observe(bytes);
 }
 
+// The journal starts anew with the peak: from the old height it would not hear of the new ones until they pass it.
+void Ledger::reset_peak() noexcept {
+  Steps::reset_peak(cell_->peak, cell_->alloc);
+  cell_->journal_peak.store(cell_->peak.load(std::memory_order_seq_cst) & kBytesMask, std::memory_order_relaxed);
+}
+
 void Ledger::set_scales(MemoryBudget budget) noexcept {
   const auto limit = budget.limit_bytes();
   const bool has_use = limit.has_value() && *limit != 0;
@@ -192,7 +199,7 @@ TagPlace Ledger::find_tag_place(std::uint16_t tag) noexcept {
       place = other_;
     }
   }
-  tag_places_[tag].store((std::uint32_t{place.entry} << 16) | ((place.cell + 1U) & 0xFFFFU), std::memory_order_release);
+  tag_places_[tag].store(pack(place), std::memory_order_release);
   return place;
 }
 
@@ -215,15 +222,20 @@ std::uint64_t Ledger::sum(Word LedgerCounters::* counter) const noexcept {
   return total;
 }
 
-// Each tag place once; names that were folded share `other`.
+// Each tag place once: names that were folded share `other`, and a tag that somebody calls "untagged" that of what has none.
 template <class Visit>
 void Ledger::for_each_tag(Visit&& visit) const noexcept {
-  if (other_.cell != kNoTagCell) visit("other", tag_bytes(other_));
+  if (!counts_all_tags()) return;
+  std::bitset<kTagCells> seen;
+  seen.set(other_.cell);
+  visit("other", tag_bytes(other_));
   for (std::uint16_t tag = 0; tag < tag_names_used(); ++tag) {
     const std::uint32_t packed = tag_places_[tag].load(std::memory_order_acquire);
     if (packed == 0) continue;
     const TagPlace place = unpack(packed);
-    if (place.cell != other_.cell) visit(tag_name(tag), tag_bytes(place));
+    if (place.cell == kNoTagCell || seen[place.cell]) continue;
+    seen.set(place.cell);
+    visit(tag_name(tag), tag_bytes(place));
   }
 }
 

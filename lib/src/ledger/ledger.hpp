@@ -80,6 +80,13 @@ public:
   void close() noexcept;
   /// Closed, and nothing claimed, live, unspent or in flight: open() may use it again.
   [[nodiscard]] bool is_quiet() const noexcept;
+  /// The first half of that: nothing claimed, live or unspent, though an operation may still be in flight.
+  [[nodiscard]] bool holds_nothing() const noexcept;
+  /// No handle is left. seq_cst on both sides: a thread that gave its claim back and finds this open comes before whoever closed it,
+  /// who then finds that claim gone.
+  [[nodiscard]] bool is_closed() const noexcept {
+    return cell_->state.load(std::memory_order_seq_cst) == static_cast<std::uint64_t>(flight::LedgerState::closed);
+  }
   /// Some thread's in-flight word, or the shared one, names this ledger.
   [[nodiscard]] bool is_in_flight() const noexcept;
   /// What is claimed, allocated and unspent in a closed ledger can never come back, since its device is gone: it is dropped, and the
@@ -104,6 +111,10 @@ public:
   void book_free(flight::LaneSection const& section, Booking const& booking, flight::EventKind kind) noexcept;
   void book_refusal(flight::LaneSection const& section, Refusal const& refusal) noexcept;
   void book_free_failure(flight::LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept;
+  /// A free that the manager refused by itself: the device never heard of it.
+  void book_misuse(flight::LaneSection const& section, Booking const& booking, ErrorKind kind) noexcept;
+  /// … how often.
+  [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_.load(std::memory_order_acquire); }
   /// A cache below gave bytes back because a request was short. Before the record of that request's outcome.
   void book_trim(flight::LaneSection const& section, std::uint64_t came_back, std::uint64_t requested, std::uint64_t alignment,
                  flight::TagPlace tag) noexcept;
@@ -133,7 +144,7 @@ public:
 
   void set_budget(MemoryBudget budget) noexcept;
   [[nodiscard]] MemoryBudget budget() const noexcept;
-  void reset_peak() noexcept { Steps::reset_peak(cell_->peak, cell_->alloc); }
+  void reset_peak() noexcept;
 
   struct Words {
     std::uint64_t claimed, allocated, peak;
@@ -150,6 +161,8 @@ public:
   [[nodiscard]] std::uint64_t tag_bytes(flight::TagPlace place) const noexcept;
   /// Sum over all tags of this ledger.
   [[nodiscard]] std::uint64_t all_tag_bytes() const noexcept;
+  /// Every byte has a tag cell. False for a ledger without cells, and for one that the directory had no room for.
+  [[nodiscard]] bool counts_all_tags() const noexcept { return other_.cell != flight::kNoTagCell; }
   /// Sum of one counter over all lanes, less the base of an earlier life.
   [[nodiscard]] std::uint64_t sum(flight::Word flight::LedgerCounters::* counter) const noexcept;
   /// The largest holders, largest first.
@@ -173,8 +186,12 @@ private:
   template <class Visit>
   void for_each_tag(Visit&& visit) const noexcept;
   [[nodiscard]] flight::TagPlace find_tag_place(std::uint16_t tag) noexcept;
+  static constexpr std::uint32_t kLookedUp = std::uint32_t{1} << 31;
+  static std::uint32_t pack(flight::TagPlace place) noexcept {
+    return kLookedUp | (std::uint32_t{place.entry} << 16) | ((place.cell + 1U) & 0xFFFFU);
+  }
   static flight::TagPlace unpack(std::uint32_t packed) noexcept {
-    return {static_cast<std::uint16_t>(packed >> 16), static_cast<std::uint16_t>((packed & 0xFFFFU) - 1)};
+    return {static_cast<std::uint16_t>((packed & ~kLookedUp) >> 16), static_cast<std::uint16_t>((packed & 0xFFFFU) - 1)};
   }
   void change_tag(flight::LaneSection const& section, flight::TagPlace place, std::uint64_t bytes,
                   std::uint64_t allocations) noexcept;
@@ -199,7 +216,11 @@ private:
   // Derived from the limit for figures that need no exactness: read and written relaxed.
   std::atomic<double> use_scale_{0.0};             // buckets for each byte claimed
   std::atomic<std::uint64_t> peak_step_{1 << 20};  // how far a peak moves before the journal hears of it
-  // (entry << 16) | (cell + 1), 0 = not looked up yet. Written release by whoever looked it up, under the directory's mutex order.
+  // Frees that this ledger's manager refused by itself: written by whoever refuses one, after the failure was counted (release), read
+  // before those counts (acquire), so that it never exceeds them.
+  std::atomic<std::uint64_t> misuses_{0};
+  // kLookedUp | (entry << 16) | (cell + 1, 0 = none); 0 = not looked up yet. Written release by whoever looked it up,
+  // under the directory's mutex order.
   std::array<std::atomic<std::uint32_t>, 4096> tag_places_{};
 };
 
@@ -234,7 +255,8 @@ public:
       if (thread_.lane != nullptr) thread_.lane->header.in_flight.store(0, std::memory_order_release);
     } else {
       ledger_.cell().in_flight_shared.fetch_sub(bytes_, std::memory_order_acq_rel);
-      ledger_.cell().in_flight_shared_count.fetch_sub(1, std::memory_order_relaxed);
+      // Release: whoever finds the ledger quiet comes after all that was written here.
+      ledger_.cell().in_flight_shared_count.fetch_sub(1, std::memory_order_release);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     --thread_.in_flight_depth;

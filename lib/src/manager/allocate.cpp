@@ -35,6 +35,7 @@ struct FromBudget {
     test_point(TestPoint::allocate_after_claim);
     return claim;
   }
+  static bool gives_nothing() noexcept { return false; }
   static Error refuse(Request const& request, ClaimResult const& claim) {
     return claim.outcome == ClaimOutcome::refused
                ? refuse_over_budget(request, claim)
@@ -66,6 +67,10 @@ struct FromToken {
     if (result.outcome != ClaimOutcome::granted) return result;
     took = true;
     return spend_claim(request.route.ledger(), request.bytes);
+  }
+  /// Not even nothing: the reservation was released.
+  [[nodiscard]] bool gives_nothing() const noexcept {
+    return (token.state.load(std::memory_order_relaxed) & Token::kClosed) != 0;
   }
   Error refuse(Request const& request, ClaimResult const& claim) const { return refuse_overspent(token, request, claim); }
   static void taken(Request const& /*request*/, ClaimResult const& /*claim*/) noexcept {}
@@ -99,6 +104,8 @@ template <class Funds>
     return refuse_at_once(request, ErrorKind::invalid_argument, alignment_message(arguments.alignment));
   }
   if (*bytes == 0) {
+    if (funds.gives_nothing()) [[unlikely]]
+      return funds.refuse(request, funds.take(request));
     const LaneSection section{thread};
     ledger.book_empty(section, arguments.typed);
     allocation.clear();

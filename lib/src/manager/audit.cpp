@@ -53,8 +53,8 @@ AuditReport GpuMemoryManager::audit() const {
   if (own_slots) {
     compare(report, "allocated", report.allocated, "live blocks add up to", report.live_bytes);
     compare(report, "live allocations by the counters", live_allocations(), "in the table", report.live_allocations);
-    compare(report, "allocated", report.allocated, "all tags together hold", report.tag_bytes);
   }
+  if (ledger.counts_all_tags()) compare(report, "allocated", report.allocated, "all tags together hold", report.tag_bytes);
   if (report.peak < report.allocated) {
     report.problems.push_back("peak " + std::to_string(report.peak) + " is below allocated " + std::to_string(report.allocated));
   }

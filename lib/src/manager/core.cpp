@@ -1,5 +1,7 @@
 #include "manager/core.hpp"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "device/device_account_cell.hpp"
@@ -15,7 +17,8 @@ namespace {
 // All cores of the process. Never destroyed: buffers with static storage may outlive everything else.
 struct Registry {
   std::mutex mutex;
-  std::vector<Core*> closed;  // no handle left
+  std::vector<Core*> closed;  // no handle left; room for every core there is, since closing one must not fail
+  std::size_t cores = 0;
   std::uint32_t managers_named = 0;
 };
 
@@ -51,8 +54,7 @@ Result<Route*> Core::open(Device device, MemoryBudget budget, std::string_view n
     Registry& all = registry();
     const std::scoped_lock lock{all.mutex};
     if (full_name.empty()) full_name = "manager-" + std::to_string(++all.managers_named);
-    // Rather one with a cell, since readers see it; then rather one that was busy when it was closed: it still holds its device and
-    // runtime.
+    // Rather one with a cell, since readers see it; then rather one that still holds its device and runtime.
     auto quiet = all.closed.end();
     int best = -1;
     for (auto it = all.closed.begin(); it != all.closed.end(); ++it) {
@@ -65,6 +67,9 @@ Result<Route*> Core::open(Device device, MemoryBudget budget, std::string_view n
     if (quiet != all.closed.end()) {
       core = *quiet;
       all.closed.erase(quiet);
+    } else {
+      all.closed.reserve(all.cores + 1);
+      ++all.cores;
     }
   }
   std::uint32_t cell = 0;
@@ -129,20 +134,41 @@ Route& Core::overlay(DeviceRuntime runtime) {
 void Core::leave(Route& route) noexcept {
   // The mutexes may have been held, at the fork, by threads that the child does not have.
   if (flight::in_forked_child()) return;
-  std::optional<DeviceRuntime> runtime;
-  if (&route != &first_) {
-    const std::scoped_lock lock{overlays_mutex_};
-    // Somebody may have asked for the same overlay again since. What is still live keeps the runtime until the route or the core is
-    // used anew.
-    if (!route.has_handles() && !route.has_live()) {
-      runtime = route.clear();
-      name_parent();
-    }
-  }
+  // Somebody may have asked for the same overlay again since. What is still live keeps the runtime until the last of it is freed.
+  if (route.is_unneeded_overlay()) let_go_of(route);
   if (routes_in_use_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ledger_.close();
-  if (ledger_.is_quiet()) let_go();  // else when it is opened again
+  {
+    Registry& all = registry();
+    const std::scoped_lock lock{all.mutex};
+    all.closed.push_back(this);  // there is room: see open
+  }
+  let_go_if_quiet();  // else whoever frees the last block does it
+}
+
+void Core::let_go_of(Route& overlay) noexcept {
+  std::optional<DeviceRuntime> runtime;  // destroyed after the lock
+  const std::scoped_lock lock{overlays_mutex_};
+  if (!overlay.is_unneeded_overlay() || !overlay.has_runtime()) return;
+  runtime = overlay.clear();
+  name_parent();
+}
+
+// A thread whose last bytes are gone may still be writing its record, and may have looked at the state just before it was closed: it is
+// given a moment. One that is interrupted there looks again later; at worst the next core to be opened lets this one go.
+void Core::let_go_if_quiet() noexcept {
+  constexpr int kMoments = 64;
+  for (int moment = 0; ledger_.holds_nothing() && !ledger_.is_quiet() && moment < kMoments; ++moment) std::this_thread::yield();
+  if (!ledger_.is_quiet()) return;
   Registry& all = registry();
+  {
+    // Out of the list meanwhile, so that nobody opens it.
+    const std::scoped_lock lock{all.mutex};
+    const auto at = std::ranges::find(all.closed, this);
+    if (at == all.closed.end() || !device_ || !ledger_.is_quiet()) return;
+    all.closed.erase(at);
+  }
+  let_go();
   const std::scoped_lock lock{all.mutex};
   all.closed.push_back(this);
 }
@@ -156,7 +182,13 @@ void Core::name_parent() noexcept {
 }
 
 void Core::let_go() noexcept {
-  for (auto const& route : overlays_) static_cast<void>(route->clear());
+  for (;;) {
+    std::optional<DeviceRuntime> runtime;  // destroyed after the lock
+    const std::scoped_lock lock{overlays_mutex_};
+    const auto held = std::ranges::find_if(overlays_, [](auto const& route) { return route->has_runtime(); });
+    if (held == overlays_.end()) break;
+    runtime = (*held)->clear();
+  }
   static_cast<void>(first_.clear());
   device_.reset();
 }

@@ -35,6 +35,14 @@ public:
   void add_route_in_use() noexcept { routes_in_use_.fetch_add(1, std::memory_order_relaxed); }
   /// A route's last handle went.
   void leave(Route& route) noexcept;
+  /// A block that came by `route` is gone, and the operation that took it away has ended: nobody may need the route or the core any more.
+  void note_freed(Route& route) noexcept {
+    if (route.is_unneeded_overlay()) [[unlikely]]
+      let_go_of(route);
+    // seq_cst: either this sees the core closed, or whoever closes it sees the bytes gone from the claim.
+    if (ledger_.is_closed()) [[unlikely]]
+      let_go_if_quiet();
+  }
 
   // ── blocks whose free failed ──
   /// Never fails the caller: without memory for the list the block only stays charged.
@@ -47,10 +55,14 @@ public:
 
 private:
   Core() = default;
-  // Both only while nobody else can reach this core: it is neither listed as closed nor has it handles. So they need no lock, and the
-  // destructors of a user's device and runtimes run under none.
+  // The first two only while nobody else can reach this core: it is neither listed as closed nor has it handles. So device and
+  // first route need no lock. Overlays do: a thread that freed the last block of one may be looking at it still.
   void reopen(Device device, MemoryBudget budget, std::string name, std::uint32_t cell, std::optional<DeviceRuntime> runtime);
   void let_go() noexcept;
+  /// Of a runtime whose overlay has neither handles nor live blocks.
+  void let_go_of(Route& overlay) noexcept;
+  /// Of device and runtimes, once nothing of a closed core is left. Their destructors are a user's: no lock is held.
+  void let_go_if_quiet() noexcept;
   // The account that this core's device has, if any of its ways goes through one. Under overlays_mutex_, or as the two above.
   void name_parent() noexcept;
 

@@ -55,7 +55,8 @@ private:
   void book(Wanted const& wanted, Misuse const& misuse, Freeing const& by) noexcept;
   void report(Wanted const& wanted, Misuse const& misuse, Freeing const& by);
   void report_twice(MapEntry const& entry, MapEntry const& other) noexcept;
-  [[nodiscard]] static Error undo(Allocation& allocation, ErrorKind kind, Layer layer, std::string message);
+  template <class Why>
+  [[nodiscard]] static Error undo(Allocation& allocation, ErrorKind kind, Layer layer, Why const& why) noexcept;
   [[nodiscard]] Result<void> free_taken(Wanted const& wanted, MapEntry& entry, std::optional<StreamId> stream, Freeing const& by);
   [[nodiscard]] Result<void> keep(Wanted const& wanted, MapEntry& entry, bool other_stream, Freeing const& by,
                                   Result<void> failure);

@@ -183,7 +183,7 @@ void DoorCore::book(Wanted const& wanted, Misuse const& misuse, Freeing const& b
       .site = by.site,
       .slot = 0};  // none is touched; "no slot" would say that the live table was full
   const flight::LaneSection section{thread};
-  ledger.book_free_failure(section, booking, misuse.kind, Layer::manager);
+  ledger.book_misuse(section, booking, misuse.kind);
 }
 
 void DoorCore::report(Wanted const& wanted, Misuse const& misuse, Freeing const& by) {

@@ -1,4 +1,5 @@
-// The errors of a manager: figures from its ledger, holders from its tags, and the sentences for what no figure says.
+// The errors of a manager: figures from its ledger, holders from its tags, and the sentences for what no figure says. Where a request
+// is refused nothing throws: without host memory an error has its kind, layer and figures, and no sentence.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ using ledger::add_holders;
 [[nodiscard]] ledger::ClaimResult present_claim(ledger::Ledger const& ledger) noexcept;
 /// A refusal by a layer below: the device's figures, and those of a budget there instead of our own.
 void take_figures(ledger::Refusal& refusal, Error const& error) noexcept;
-[[nodiscard]] Error forked_child_error();
+[[nodiscard]] Error forked_child_error() noexcept;
 /// `what` may be null: it threw no std::exception.
-[[nodiscard]] std::string resource_threw(const char* what);
+[[nodiscard]] std::string resource_threw(const char* what) noexcept;
 [[nodiscard]] std::string other_device_message(Device const& of_runtime, Device const& of_manager);
-[[nodiscard]] std::string no_runtime_message();
-[[nodiscard]] std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes);
-[[nodiscard]] std::string too_large_message(std::uint64_t bytes);
-[[nodiscard]] std::string alignment_message(std::uint64_t alignment);
+[[nodiscard]] std::string no_runtime_message() noexcept;
+[[nodiscard]] std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes) noexcept;
+[[nodiscard]] std::string too_large_message(std::uint64_t bytes) noexcept;
+[[nodiscard]] std::string alignment_message(std::uint64_t alignment) noexcept;
 
 }  // namespace headroom::manager

@@ -4,12 +4,13 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <utility>
 
 #include <unistd.h>
 
+#include "base/thrown_error.hpp"
+#include "device/guarded.hpp"
 #include "flight/recorder.hpp"
 #include "manager/block.hpp"
 #include "manager/errors.hpp"
@@ -18,24 +19,14 @@
 namespace headroom {
 namespace {
 
+using device::guarded;
+
 constexpr std::uint64_t kMostComplaints = 10;
 
 // Written by whoever drops a prepared launch, read by anyone; relaxed: one figure that stands for itself.
 std::atomic<std::uint64_t> unfinished{0};
 
 Error misuse(std::string message) { return make_error(ErrorKind::invalid_argument, Layer::request, std::move(message)); }
-
-// No exception leaves the library, whatever a user's resource throws.
-template <class Call>
-Result<void> guarded(Call&& call) noexcept {
-  try {
-    return call();
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, manager::resource_threw(thrown.what()));
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, manager::resource_threw(nullptr));
-  }
-}
 
 // One line in one write, so that lines of several threads don't mix, and without the heap: this runs in destructors.
 void complain(std::source_location const& site, std::uint64_t count) noexcept {
@@ -102,7 +93,7 @@ Launch& Launch::name(manager::Allocation const& allocation, UseKind kind) noexce
                               runtime->device().name() + "', ordinal " + std::to_string(runtime->device().ordinal())));
     return *this;
   }
-  if (phase_ == Phase::prepared) note(misuse("a buffer was named after prepare: the launch does not wait for it"));
+  if (phase_ != Phase::naming) note(misuse("a buffer was named after prepare: the launch does not wait for it"));
   const Block block = manager::block_of(allocation);
   const auto same = std::ranges::find_if(
       uses_, [&](Use const& use) { return use.block.pointer == block.pointer && use.block.generation == block.generation; });
@@ -122,6 +113,7 @@ Result<void> Launch::prepare() {
   if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
   switch (phase_) {
     case Phase::moved_from: return tl::unexpected{misuse("the launch was moved from")};
+    case Phase::finish_failed:
     case Phase::prepared: return tl::unexpected{misuse("the launch is prepared already")};
     case Phase::finished: return tl::unexpected{misuse("the launch is finished: make a new one for the next")};
     case Phase::naming: break;
@@ -158,22 +150,29 @@ Result<void> Launch::finish() {
     case Phase::moved_from: return tl::unexpected{misuse("the launch was moved from")};
     case Phase::naming: return tl::unexpected{misuse("the launch was not prepared: nothing made its stream wait")};
     case Phase::finished: return tl::unexpected{misuse("the launch is finished already")};
+    case Phase::finish_failed:
     case Phase::prepared: break;
   }
   auto finished = finish_open_uses();
-  if (!finished) return finished;
+  if (!finished) {
+    phase_ = Phase::finish_failed;
+    return finished;
+  }
   phase_ = Phase::finished;
   if (wrong_) return tl::unexpected{*wrong_};
   return finished;
 }
 
 void Launch::abandon() noexcept {
-  if (phase_ != Phase::prepared) return;
+  if (phase_ != Phase::prepared && phase_ != Phase::finish_failed) return;
+  const bool was_forgotten = phase_ == Phase::prepared;
   phase_ = Phase::finished;
   // In a forked child the device is the parent's.
   if (flight::in_forked_child()) return;
-  const std::uint64_t count = unfinished.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (count <= kMostComplaints) complain(site_, count);
+  if (was_forgotten) {
+    const std::uint64_t count = unfinished.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (count <= kMostComplaints) complain(site_, count);
+  }
   static_cast<void>(finish_open_uses());
 }
 

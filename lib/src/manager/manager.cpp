@@ -132,28 +132,27 @@ std::uint64_t GpuMemoryManager::live_allocations() const noexcept {
 
 std::uint64_t GpuMemoryManager::alloc_count() const noexcept {
   auto const& ledger = route_->ledger();
-  return ledger.sum(&LedgerCounters::typed_requests) - ledger.cell().typed_requests_base.load(std::memory_order_relaxed);
+  // The base first: every count that it holds is then seen in the sum.
+  const std::uint64_t base = ledger.cell().typed_requests_base.load(std::memory_order_acquire);
+  return ledger.sum(&LedgerCounters::typed_requests) - base;
 }
 
 std::uint64_t GpuMemoryManager::raw_alloc_count() const noexcept { return route_->ledger().sum(&LedgerCounters::raw_requests); }
 
 void GpuMemoryManager::reset_alloc_count() noexcept {
   auto& ledger = route_->ledger();
-  ledger.cell().typed_requests_base.store(ledger.sum(&LedgerCounters::typed_requests), std::memory_order_relaxed);
+  ledger.cell().typed_requests_base.store(ledger.sum(&LedgerCounters::typed_requests), std::memory_order_release);
 }
 
 void GpuMemoryManager::reset_peak() noexcept { route_->ledger().reset_peak(); }
 
 std::uint64_t GpuMemoryManager::deallocation_failure_count() const noexcept {
-  constexpr ErrorKind kMisuse[] = {ErrorKind::use_after_free, ErrorKind::double_free, ErrorKind::unknown_pointer,
-                                   ErrorKind::wrong_size, ErrorKind::wrong_owner};
-  auto const& failures = route_->ledger().tallies().free_failures;
-  std::uint64_t count = 0;
-  for (std::size_t kind = 0; kind < kErrorKindCount; ++kind) {
-    if (std::ranges::find(kMisuse, static_cast<ErrorKind>(kind)) != std::end(kMisuse)) continue;
-    count += failures[kind].load(std::memory_order_relaxed);
-  }
-  return count;
+  auto const& ledger = route_->ledger();
+  // Misuse first: one that is seen has been counted among the failures already.
+  const std::uint64_t misuses = ledger.misuses();
+  std::uint64_t failures = 0;
+  for (auto const& count : ledger.tallies().free_failures) failures += count.load(std::memory_order_relaxed);
+  return failures - misuses;
 }
 
 std::uint64_t GpuMemoryManager::deallocation_failure_bytes() const noexcept {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/thrown_error.hpp"
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
 #include "manager/core.hpp"
@@ -24,13 +25,28 @@
 namespace headroom {
 namespace manager {
 
+// The block that cannot be handed out goes back, before any words: they need memory, of which there may be none. A free that fails here
+// leaves it charged and in quarantine, as any other.
+template <class Why>
+Error DoorCore::undo(Allocation& allocation, ErrorKind kind, Layer layer, Why const& why) noexcept {
+  const std::uint64_t bytes = allocation.bytes;
+  const auto freed = release(allocation);
+  Error error = make_error(kind, layer, words([&] {
+                             std::string text = why();
+                             if (!freed) text += "; giving the block back failed: " + freed.error().to_string();
+                             return text;
+                           }));
+  error.requested = bytes;
+  return error;
+}
+
 std::optional<Error> DoorCore::allocate(AllocArguments const& arguments, std::source_location const& site, MapEntry& entry) {
   std::optional<Error> error = manager::allocate(*route_, arguments, site, entry.allocation);
   if (error || arguments.count == 0) [[unlikely]]
     return error;
   if (entry.allocation.pointer == nullptr) [[unlikely]] {
     error = undo(entry.allocation, ErrorKind::driver, Layer::resource,
-                 "the resource delivered a null pointer for " + std::to_string(arguments.count) + " bytes");
+                 [&] { return "the resource delivered a null pointer for " + std::to_string(arguments.count) + " bytes"; });
     return error;
   }
   entry.thread = flight::this_thread().thread_id;
@@ -41,20 +57,9 @@ std::optional<Error> DoorCore::allocate(AllocArguments const& arguments, std::so
   if (inserted == PointerMap::Inserted::address_twice) [[unlikely]]
     report_twice(entry, other);
   if (inserted == PointerMap::Inserted::no_memory) [[unlikely]] {
-    error =
-        undo(entry.allocation, ErrorKind::io, Layer::manager, "the system has no memory for one more pointer in the door's map");
+    error = undo(entry.allocation, ErrorKind::io, Layer::manager,
+                 [] { return std::string{"the system has no memory for one more pointer in the door's map"}; });
   }
-  return error;
-}
-
-// The block that cannot be handed out goes back. A free that fails here leaves it charged and in quarantine, as any other.
-Error DoorCore::undo(Allocation& allocation, ErrorKind kind, Layer layer, std::string message) {
-  const std::uint64_t bytes = allocation.bytes;
-  if (const auto freed = release(allocation); !freed) {
-    message += "; giving the block back failed: " + freed.error().to_string();
-  }
-  Error error = make_error(kind, layer, std::move(message));
-  error.requested = bytes;
   return error;
 }
 
@@ -97,7 +102,11 @@ Result<void> DoorCore::keep(Wanted const& wanted, MapEntry& entry, bool other_st
     case PointerMap::PutBack::settled: return success();  // in the meantime a retry of the manager's freed it
     case PointerMap::PutBack::no_memory: break;
   }
-  failure.error().message += "; the system has no memory to keep its pointer: only the manager can retry the free";
+  std::string& message = failure.error().message;
+  if (auto full =
+          words([&] { return message + "; the system has no memory to keep its pointer: only the manager can retry the free"; });
+      !full.empty())
+    message = std::move(full);
   return failure;
 }
 

@@ -1,14 +1,14 @@
 // The free path of a manager: the driver first, the budget last. A free that fails keeps its bytes charged and can be tried again.
-#include <exception>
-
+#include "manager/release.hpp"
 #include "base/clock.hpp"
 #include "base/test_point.hpp"
+#include "base/thrown_error.hpp"
+#include "device/guarded.hpp"
 #include "flight/live_table.hpp"
 #include "flight/recorder.hpp"
 #include "manager/block.hpp"
 #include "manager/core.hpp"
 #include "manager/errors.hpp"
-#include "manager/release.hpp"
 
 namespace headroom::manager {
 namespace {
@@ -37,13 +37,7 @@ Booking booking_of(Allocation const& allocation, std::uint64_t start_ticks) noex
 
 // No exception leaves the library, whatever a user's resource throws.
 Result<void> ask_resource(Allocation const& allocation) noexcept {
-  try {
-    return allocation.route->resource().deallocate(block_of(allocation));
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(thrown.what()));
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(nullptr));
-  }
+  return device::guarded([&] { return allocation.route->resource().deallocate(block_of(allocation)); });
 }
 
 // The block was freed before, or another block lives in its slot now. Nothing is touched; the driver is not asked.
@@ -53,11 +47,13 @@ Result<void> refuse_misuse(Allocation const& allocation, flight::ThreadState& th
   const ErrorKind kind = same_block ? ErrorKind::double_free : ErrorKind::use_after_free;
   {
     const LaneSection section{thread};
-    allocation.route->ledger().book_free_failure(section, booking_of(allocation, start_ticks), kind, Layer::manager);
+    allocation.route->ledger().book_misuse(section, booking_of(allocation, start_ticks), kind);
   }
-  return fail(kind, Layer::manager,
-              same_block ? "the block is already being freed, or its free failed before"
-                         : "the block was freed before; its place in the live table belongs to another allocation now");
+  return fail(kind, Layer::manager, words([&] {
+                return std::string{
+                    same_block ? "the block is already being freed, or its free failed before"
+                               : "the block was freed before; its place in the live table belongs to another allocation now"};
+              }));
 }
 
 void book_failure(Allocation const& allocation, flight::ThreadState& thread, std::uint64_t start_ticks, Error const& error,
@@ -125,12 +121,15 @@ Result<void> release(Allocation& allocation) {
   }
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  Route& route = *allocation.route;
+  ledger::InFlightScope in_flight{thread, route.ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
   Result<void> freed = !is_tracked(allocation) || flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)
                            ? free_block(allocation, thread, start_ticks, false)
                            : refuse_misuse(allocation, thread, start_ticks);
   allocation.clear();
+  in_flight.end();
+  route.core().note_freed(route);
   return freed;
 }
 
@@ -147,13 +146,17 @@ bool host_accessible(Allocation const& allocation) noexcept {
 Result<void> retry(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (is_tracked(allocation) &&
       !flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) {
-    return fail(ErrorKind::double_free, Layer::manager, "the block is no longer in quarantine");
+    return fail(ErrorKind::double_free, Layer::manager,
+                words([] { return std::string{"the block is no longer in quarantine"}; }));
   }
   allocation.route->ledger().tallies().retries.fetch_add(1, std::memory_order_relaxed);
-  return free_block(allocation, thread, start_ticks, true);
+  Result<void> freed = free_block(allocation, thread, start_ticks, true);
+  in_flight.end();
+  allocation.route->core().note_freed(*allocation.route);
+  return freed;
 }
 
 Result<void> retry_by_owner(Allocation const& allocation) {
@@ -164,10 +167,12 @@ Result<void> retry_by_owner(Allocation const& allocation) {
 bool write_off(Allocation const& allocation) {
   flight::ThreadState& thread = flight::this_thread();
   const std::uint64_t start_ticks = ticks_now();
-  const ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  ledger::InFlightScope in_flight{thread, allocation.route->ledger(), InFlight::freeing, allocation.bytes, start_ticks};
   if (!flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::failed, SlotState::freeing)) return false;
   forget_failure(allocation);
   book_success(allocation, thread, start_ticks, EventKind::write_off);
+  in_flight.end();
+  allocation.route->core().note_freed(*allocation.route);
   return true;
 }
 

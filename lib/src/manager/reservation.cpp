@@ -1,11 +1,12 @@
 // Making a reservation. What it does later is token.cpp.
-#include <exception>
 #include <string>
 #include <utility>
 
 #include <headroom/manager.hpp>
 
 #include "base/clock.hpp"
+#include "base/thrown_error.hpp"
+#include "device/guarded.hpp"
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
 #include "manager/errors.hpp"
@@ -22,20 +23,15 @@ using manager::Route;
 
 // No exception leaves the library, whatever a user's resource throws.
 Result<void> reserve_below(Route& route, std::uint64_t bytes) noexcept {
-  try {
-    Result<void> reserved = route.resource().reserve(bytes);
-    if (!reserved && reserved.error().kind == ErrorKind::unsupported) {
-      Error& error = reserved.error();
-      error.layer = Layer::runtime;
-      error.message =
-          "the runtime has no finite budget to reserve of: put a GlobalDeviceBudget on its stack (" + error.message + ")";
-    }
-    return reserved;
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, manager::resource_threw(thrown.what()));
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, manager::resource_threw(nullptr));
+  auto reserved = device::guarded([&] { return route.resource().reserve(bytes); });
+  if (!reserved && reserved.error().kind == ErrorKind::unsupported) {
+    Error& error = reserved.error();
+    error.layer = Layer::runtime;
+    error.message = words([&] {
+      return "the runtime has no finite budget to reserve of: put a GlobalDeviceBudget on its stack (" + error.message + ")";
+    });
   }
+  return reserved;
 }
 
 // The budget's "no", or the books': nothing is claimed anywhere when this is called.

@@ -9,12 +9,12 @@ void Route::add_handle() noexcept {
 }
 
 void Route::drop_handle() noexcept {
-  if (handles_.fetch_sub(1, std::memory_order_acq_rel) == 1) core_.leave(*this);
+  if (handles_.fetch_sub(1, std::memory_order_seq_cst) == 1) core_.leave(*this);
 }
 
 bool Route::has_live() const noexcept {
   std::uint64_t sum = 0;
-  for (auto const& place : *live_) sum += place.count.load(std::memory_order_acquire);
+  for (auto const& place : *live_) sum += place.count.load(std::memory_order_seq_cst);
   return sum != 0;
 }
 

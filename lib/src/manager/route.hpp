@@ -59,7 +59,7 @@ public:
   void add_handle() noexcept;
   /// The last one may let go of the runtime; the last one of all routes closes the core.
   void drop_handle() noexcept;
-  [[nodiscard]] bool has_handles() const noexcept { return handles_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool has_handles() const noexcept { return handles_.load(std::memory_order_seq_cst) != 0; }
 
   /// An allocation through this route became live; it is gone, and the route is not used for it any more.
   void note_live(flight::ThreadState const& thread) noexcept {
@@ -68,15 +68,18 @@ public:
   }
   void note_gone(flight::ThreadState const& thread) noexcept {
     if (live_ != nullptr) [[unlikely]]
-      place(thread).fetch_sub(1, std::memory_order_release);
+      place(thread).fetch_sub(1, std::memory_order_seq_cst);
   }
   /// Exact once there is no handle: from then on it only falls, and what was read is never less than what is. Overlays only.
   [[nodiscard]] bool has_live() const noexcept;
+  /// An overlay that has neither handles nor live blocks. Certain under its core's lock; else somebody may take it up meanwhile.
+  [[nodiscard]] bool is_unneeded_overlay() const noexcept { return live_ != nullptr && !has_handles() && !has_live(); }
 
 private:
   static constexpr std::size_t kPlaces = 16;
-  // Any thread: relaxed up (a handle, given back later, publishes it), release down, read acquire: who finds nothing live comes after
-  // the last use of the route's runtime. In places of their own, so that threads do not meet here; only their sum means anything.
+  // Any thread: relaxed up (a handle, given back later, publishes it), seq_cst down and read: who finds nothing live comes after the last
+  // use of the route's runtime, and of the last free and the last handle's end at least one sees the other.
+  // In places of their own, so that threads do not meet here; only their sum means anything.
   struct alignas(64) Place {
     std::atomic<std::uint64_t> count{0};
   };
@@ -92,8 +95,8 @@ private:
   std::uint64_t parent_word_ = 0;
   std::unique_ptr<LiveCounts> live_;  // null: the first route
   std::optional<DeviceRuntime> runtime_;
-  // Managers and reservations. acq_rel both ways: the last one sees all that the others did, and whoever makes the first one anew
-  // sees what the last one left.
+  // Managers and reservations. acq_rel up, seq_cst down and read: the last one sees all that the others did, whoever makes the first one
+  // anew sees what the last one left, and see Place.
   std::atomic<std::uint32_t> handles_{0};
 };
 

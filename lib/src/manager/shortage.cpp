@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "device/guarded.hpp"
 #include "device/second_try.hpp"
 
 namespace headroom::manager {
@@ -28,13 +29,7 @@ private:
 }  // namespace
 
 Result<void> reap_all(DeviceResource& resource) noexcept {
-  try {
-    return resource.reap_pending(ReapMode::synchronize).map([](std::uint64_t) {});
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(thrown.what()));
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(nullptr));
-  }
+  return device::guarded([&] { return resource.reap_pending(ReapMode::synchronize).map([](std::uint64_t) {}); });
 }
 
 Result<Block> ask_again_if_short(Request const& request, AllocRequest const& asked, Result<Block> block) noexcept {

@@ -1,11 +1,10 @@
 // Asking a route's resource for memory, and what is done before its "no" is believed.
 #pragma once
 
-#include <exception>
-
 #include <headroom/device.hpp>
 #include <headroom/error.hpp>
 
+#include "device/guarded.hpp"
 #include "manager/errors.hpp"
 #include "manager/request.hpp"
 
@@ -13,13 +12,7 @@ namespace headroom::manager {
 
 /// No exception leaves the library, whatever a user's resource throws.
 [[nodiscard]] inline Result<Block> ask_for_block(DeviceResource& resource, AllocRequest const& request) noexcept {
-  try {
-    return resource.allocate(request);
-  } catch (std::exception const& thrown) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(thrown.what()));
-  } catch (...) {
-    return fail(ErrorKind::driver, Layer::resource, resource_threw(nullptr));
-  }
+  return device::guarded([&] { return resource.allocate(request); });
 }
 
 /// `block` is a refusal. If it says that the device had no room: frees that were made may still be pending on their streams, and caches

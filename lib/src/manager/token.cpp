@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/thrown_error.hpp"
 #include "flight/recorder.hpp"
 #include "manager/errors.hpp"
 
@@ -94,19 +95,21 @@ Error refuse_overspent(Token const& token, Request const& request, ClaimResult c
     const flight::LaneSection section{request.thread};
     ledger.book_refusal(section, refusal_of(request, kind, Layer::request, claim));
   }
-  Error error =
-      make_error(kind, Layer::request,
-                 released ? "the reservation of " + std::to_string(token.total) + " bytes was released: it gives nothing more"
-                          : "of the reservation's " + std::to_string(token.total) + " bytes " +
-                                std::to_string(token.total - claim.claimed_before) + " are left");
+  Error error = make_error(kind, Layer::request, words([&] {
+                             return released ? "the reservation of " + std::to_string(token.total) +
+                                                   " bytes was released: it gives nothing more"
+                                             : "of the reservation's " + std::to_string(token.total) + " bytes " +
+                                                   std::to_string(token.total - claim.claimed_before) + " are left";
+                           }));
   error.requested = request.bytes;
   add_figures(error, ledger, claim);
   return error;
 }
 
-Error empty_token_error() {
-  return make_error(ErrorKind::invalid_argument, Layer::request,
-                    "the reservation is empty: it was moved from, or never made by reserve_bytes");
+Error empty_token_error() noexcept {
+  return make_error(ErrorKind::invalid_argument, Layer::request, words([] {
+                      return std::string{"the reservation is empty: it was moved from, or never made by reserve_bytes"};
+                    }));
 }
 
 }  // namespace headroom::manager

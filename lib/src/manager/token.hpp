@@ -24,6 +24,6 @@ namespace headroom::manager {
 void finish_taking(Token& token, std::uint64_t returned) noexcept;
 
 [[nodiscard]] Error refuse_overspent(Token const& token, Request const& request, ledger::ClaimResult const& claim);
-[[nodiscard]] Error empty_token_error();
+[[nodiscard]] Error empty_token_error() noexcept;
 
 }  // namespace headroom::manager

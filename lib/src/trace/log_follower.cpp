@@ -16,6 +16,8 @@
 
 #include <pthread.h>
 
+#include "base/test_point.hpp"
+#include "base/thrown_error.hpp"
 #include "flight/recorder.hpp"
 #include "trace/log_reader.hpp"
 
@@ -116,7 +118,7 @@ private:
   void pass(bool to_the_end) noexcept;
   template <class Call>
   void ask(Fed& fed, Call const& call) noexcept;
-  void note_failure(Fed& fed, Error const& error);
+  void note_failure(Fed& fed, Error const& error) noexcept;
   [[nodiscard]] bool is_wanted() const noexcept { return is_stopping_ || flushes_wanted_ != flushes_done_; }
 
   const LogFollowerOptions options_;
@@ -132,8 +134,9 @@ private:
   std::thread thread_;
   std::uint64_t flushes_wanted_ = 0;
   std::uint64_t flushes_done_ = 0;
-  std::optional<Error> flush_failure_;  // of the newest flush done
-  bool flush_ran_out_of_memory_ = false;
+  std::optional<Error> flush_failure_;  // what a sink answered last, if it was no; concerns the flushes that were waiting then:
+  std::uint64_t failed_up_to_ = 0;      // … up to this ticket
+  std::uint64_t out_of_memory_up_to_ = 0;  // likewise, of flushes that left lines behind
   bool is_stopping_ = false;
   // Written by the thread under the mutex (release) when it calls no sink any more; read by any (acquire).
   std::atomic<bool> ended_{false};
@@ -158,10 +161,12 @@ void LogFollower::Core::run() noexcept {
     }
     pass(to_the_end);
     const std::scoped_lock lock{mutex_};
-    if (flushes_done_ != wanted) {
-      flush_failure_.swap(failure_);
-      flush_ran_out_of_memory_ = is_out_of_memory_;
+    // Also for a flush that was asked for while this pass went on: the lines that it lost were written before.
+    if (failure_ && flushes_done_ != flushes_wanted_) {
+      flush_failure_ = std::move(failure_);
+      failed_up_to_ = flushes_wanted_;
     }
+    if (is_out_of_memory_ && flushes_done_ != wanted) out_of_memory_up_to_ = wanted;
     flushes_done_ = wanted;
     if (is_last) ended_.store(true, std::memory_order_release);
     changed_.notify_all();
@@ -187,27 +192,35 @@ void LogFollower::Core::pass(bool to_the_end) noexcept {
 
 template <class Call>
 void LogFollower::Core::ask(Fed& fed, Call const& call) noexcept {
+  const auto threw = [](char const* what) noexcept {
+    return make_error(ErrorKind::io, Layer::request, words([&] {
+                        return what != nullptr ? std::string{"the sink threw: "} + what
+                                               : std::string{"the sink threw something that is no std::exception"};
+                      }));
+  };
   try {
-    try {
-      if (const Result<void> answer = call(); !answer) note_failure(fed, answer.error());
-    } catch (std::exception const& thrown) {
-      note_failure(fed, make_error(ErrorKind::io, Layer::request, std::string{"the sink threw: "} + thrown.what()));
-    } catch (...) {
-      note_failure(fed, make_error(ErrorKind::io, Layer::request, "the sink threw something that is no std::exception"));
-    }
+    if (const Result<void> answer = call(); !answer) note_failure(fed, answer.error());
+  } catch (std::exception const& thrown) {
+    note_failure(fed, threw(thrown.what()));
   } catch (...) {
-    is_out_of_memory_ = true;  // the failure is counted, only its words found no room
+    note_failure(fed, threw(nullptr));
   }
 }
 
-void LogFollower::Core::note_failure(Fed& fed, Error const& error) {
+// A failure counts whether there is memory for its words or not.
+void LogFollower::Core::note_failure(Fed& fed, Error const& error) noexcept {
   fed.failures.fetch_add(1, std::memory_order_relaxed);
-  std::string text = error.to_string();
+  std::string text = words([&] { return error.to_string(); });
   {
     const std::scoped_lock lock{mutex_};
     fed.last_failure.swap(text);
   }
-  if (!failure_) failure_ = error;
+  if (failure_) return;
+  try {
+    failure_ = error;
+  } catch (...) {
+    failure_ = make_error(error.kind, error.layer, {});
+  }
 }
 
 Result<void> LogFollower::Core::flush() {
@@ -218,14 +231,15 @@ Result<void> LogFollower::Core::flush() {
   std::unique_lock lock{mutex_};
   if (is_stopping_) return fail(ErrorKind::unsupported, Layer::request, "the follower was stopped: nothing is left to flush");
   const std::uint64_t ticket = ++flushes_wanted_;
+  test_point(TestPoint::flush_asked);
   changed_.notify_all();
   if (!changed_.wait_for(lock, options_.patience, [&] { return flushes_done_ >= ticket; })) {
     return fail(
         ErrorKind::io, Layer::request,
         "the sinks took longer than " + std::to_string(options_.patience.count()) + " ns; the flush goes on without waiting");
   }
-  if (flush_failure_) return tl::unexpected{*flush_failure_};
-  if (flush_ran_out_of_memory_) return fail(ErrorKind::io, Layer::request, "the follower has no memory left for the lines");
+  if (flush_failure_ && failed_up_to_ >= ticket) return tl::unexpected{*flush_failure_};
+  if (out_of_memory_up_to_ >= ticket) return fail(ErrorKind::io, Layer::request, "the follower has no memory left for the lines");
   return {};
 }
 

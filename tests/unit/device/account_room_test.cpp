@@ -1,5 +1,6 @@
 // A device account that is full, and frees that come back at the worst moment: what fits is never refused.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -127,6 +128,59 @@ TEST(DeviceAccountRoom, a_free_that_failed_is_no_hope) {
   const auto next = stack.budget->allocate({.bytes = 3000}).value();
   ASSERT_TRUE(stack.budget->deallocate(next));
   expect_empty(stack.budget->account());
+}
+
+/// Fails to look for finished frees as often as it is told to; waiting works.
+class BadQuery final : public ResourceDecorator {
+public:
+  static constexpr std::string_view kName = "bad-query";
+  using ResourceDecorator::ResourceDecorator;
+  Result<std::uint64_t> reap_pending(ReapMode mode) override {
+    if (mode == ReapMode::query && failures > 0) {
+      --failures;
+      return fail(ErrorKind::driver, Layer::driver, "the query failed");
+    }
+    return ResourceDecorator::reap_pending(mode);
+  }
+  int failures = 0;
+};
+
+TEST(DeviceAccountRoom, a_look_that_failed_does_not_keep_a_request_from_waiting) {
+  const auto host = host_of(stream_ordered());
+  const auto device = host_device_over(host).value();
+  const auto bad = decorate<BadQuery>(host).value();
+  const auto budget = GlobalDeviceBudget::create(device, kLimit3000, bad).value();
+  ASSERT_TRUE(budget->deallocate(budget->allocate({.bytes = 3000}).value()));
+  bad->failures = 1;
+  const auto next = budget->allocate({.bytes = 3000});
+  EXPECT_EQ(bad->failures, 0);
+  ASSERT_TRUE(next) << next.error().to_string();
+  ASSERT_TRUE(budget->deallocate(*next));
+  ASSERT_TRUE(host->reap_pending(ReapMode::synchronize));
+  expect_empty(budget->account());
+}
+
+// 8192 with what is outside: 4096 and 2048 are out when 6144 are taken beside the account, so that 2048 are allowed. The pending 2048
+// leave 4096 claimed: nothing fits then either, and nobody waits for them.
+TEST(DeviceAccountRoom, below_a_lowered_limit_no_free_is_waited_for_in_vain) {
+  auto options = stream_ordered();
+  options.total_bytes = 1 << 20;
+  options.free_delay = std::chrono::seconds{1};
+  const auto host = host_of(options);
+  const auto device = host_device_over(host).value();
+  const auto budget =
+      GlobalDeviceBudget::create(device, MemoryBudget::with_limit(8192), DeviceBudgetOptions{.include_context = true}).value();
+  const auto large = budget->allocate({.bytes = 4096}).value();
+  const auto small = budget->allocate({.bytes = 2048}).value();
+  const auto outside = host->allocate({.bytes = 6144}).value();
+  budget->refresh();
+  ASSERT_EQ(budget->account().budget(), MemoryBudget::with_limit(2048));
+  ASSERT_TRUE(budget->deallocate(small));
+  EXPECT_FALSE(budget->allocate({.bytes = 1024}));
+  EXPECT_EQ(budget->account().pending_free_bytes(), 2048U);
+  ASSERT_TRUE(budget->deallocate(large));
+  EXPECT_TRUE(budget->allocate({.bytes = 1024})) << "with both back there is room";
+  ASSERT_TRUE(host->deallocate(outside));
 }
 
 }  // namespace

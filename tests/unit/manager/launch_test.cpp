@@ -146,6 +146,24 @@ TEST_F(LaunchTest, a_finish_that_fails_keeps_that_use_open_and_finishes_the_othe
   EXPECT_EQ(Launch::unfinished_launches(), unfinished);
 }
 
+TEST_F(LaunchTest, one_whose_finish_failed_is_tried_again_when_dropped_and_is_not_unfinished) {
+  const auto unfinished = Launch::unfinished_launches();
+  testing::internal::CaptureStderr();
+  {
+    auto launch = Launch::on(fake.runtime, stream);
+    launch.reads(weights);
+    ASSERT_TRUE(launch.prepare());
+    fake.stack->fail_use('f');
+    ASSERT_FALSE(launch.finish());
+    expect_invalid(launch.prepare(), "prepared already");
+    auto moved = std::move(launch);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(Launch::unfinished_launches(), unfinished);
+  EXPECT_EQ(fake.stack->uses().back(), (Use{'f', weights.data(), stream.value, UseKind::read}));
+  EXPECT_EQ(fake.stack->uses().size(), 2U) << "prepared once, finished at the second try";
+}
+
 TEST_F(LaunchTest, a_buffer_named_after_prepare_is_recorded_and_told) {
   auto launch = Launch::on(fake.runtime, stream);
   launch.reads(weights);

@@ -129,6 +129,7 @@ TEST(OverlayInterleaving, a_handle_dropped_inside_a_free_leaves_the_runtime_to_i
   auto parent = GpuMemoryManager::create(base.device, MemoryBudget::unlimited()).value();
   auto decorated = std::make_shared<FakeStack>(base.host, FakeStackOptions{});
   const std::weak_ptr<FakeStack> stack = decorated;
+  std::shared_ptr<FakeStack> held;  // taken meanwhile, to look at what the free did before it lets go
   std::optional overlay{
       parent.with_runtime_overlay(DeviceRuntime::create(base.device, {.stack = std::move(decorated)}).value()).value()};
   std::optional buffer{overlay->alloc<std::byte>(300).value()};
@@ -136,9 +137,13 @@ TEST(OverlayInterleaving, a_handle_dropped_inside_a_free_leaves_the_runtime_to_i
       TestPoint::free_before_driver, [&] { EXPECT_TRUE(buffer->release()); },
       [&] {
         overlay.reset();
-        EXPECT_FALSE(stack.expired()) << "the free is about to go through it";
+        held = stack.lock();
+        EXPECT_NE(held, nullptr) << "the free is about to go through it";
       });
-  EXPECT_EQ(stack.lock()->figures().deallocates, 1);
+  ASSERT_NE(held, nullptr);
+  EXPECT_EQ(held->figures().deallocates, 1);
+  held.reset();
+  EXPECT_TRUE(stack.expired()) << "nobody needs it any more";
   EXPECT_EQ(parent.claimed_bytes(), 0U);
 }
 

@@ -440,5 +440,20 @@ TEST(ReservationThreads, reservers_and_allocators_race_and_the_limit_holds) {
   EXPECT_TRUE(manager.audit().clean()) << manager.audit().to_string();
 }
 
+TEST(Reservation, a_released_one_gives_nothing_not_even_zero_bytes) {
+  auto manager = null_manager(MemoryBudget::with_limit(100));
+  auto reservation = manager.reserve_bytes(10).value();
+  ASSERT_TRUE(reservation.alloc<std::byte>(0)) << "zero bytes succeed while it holds";
+  reservation.release();
+  const auto refused = reservation.alloc<std::byte>(0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::invalid_argument);
+  EXPECT_EQ(refused.error().layer, Layer::request);
+  EXPECT_EQ(refused.error().requested, 0U);
+  EXPECT_EQ(manager.alloc_count(), 2U) << "a request that was refused is one all the same";
+  EXPECT_EQ(manager.stats().refusals, 1U);
+  EXPECT_EQ(manager.claimed_bytes(), 0U);
+}
+
 }  // namespace
 }  // namespace headroom::test
