@@ -17,6 +17,9 @@ constexpr std::uint64_t kManyRounds = 100'000;
 // Looks at a full device on which nothing is pending and nothing moves. More than one: another thread may have reaped and allocated
 // between two of our steps, which leaves the figures as they were.
 constexpr int kLooksAtFullDevice = 3;
+// Trims after which a request that should fit was refused all the same, before a second of them is enough. A pool may keep what it took
+// for a request that it then refused, and each trim finds that again; on a GPU such a round takes a third of a second.
+constexpr int kTrimsInVain = 8;
 
 // Bytes that came back; nothing when the resource cannot be asked any more.
 std::optional<std::uint64_t> reap(DeviceResource& resource, ReapMode mode) noexcept {
@@ -56,11 +59,6 @@ bool is_hopeless(AllocRequest const& request, Error const& refused, std::uint64_
   return refused.device_free && *refused.device_free + came_back < request.bytes;
 }
 
-bool has_moved_since(SecondTry const& again, Error const& refused) noexcept {
-  const auto free = again.free_now();
-  return free && free != refused.device_free;
-}
-
 // What has come back since the shortage.
 struct MadeRoom {
   std::uint64_t frees = 0, caches = 0;
@@ -88,7 +86,9 @@ Result<Block> ask_again_if_short(DeviceResource& resource, AllocRequest const& r
   std::uint64_t since_attempt = 0;  // came back from frees since the last try
   Patience patience;
   int looks = 0;
+  int trims = 0;
   bool can_reap = true;
+  std::optional<std::uint64_t> seen_free = block.error().device_free;
   ReapMode mode = ReapMode::query;
   for (std::uint64_t round = 0; is_shortage(block); ++round) {
     if (round >= kManyRounds && patience.is_long()) break;
@@ -99,27 +99,32 @@ Result<Block> ask_again_if_short(DeviceResource& resource, AllocRequest const& r
     const bool nothing_pending = !can_reap || (*reaped == 0 && mode == ReapMode::synchronize_next);
     mode = ReapMode::synchronize_next;
     if (nothing_pending && since_attempt == 0) {
-      if (const std::uint64_t cached = trim_all(resource); cached != 0) {
+      const std::uint64_t cached = trim_all(resource);
+      if (cached != 0) {
         made.caches += cached;
         again.trimmed(cached);
-        // Whoever fills the cache again, time and again, overtakes us.
-        if (patience.overtaken()) break;
-      } else {
-        if (!can_reap || !was_full(request, block.error())) break;
-        if (!has_moved_since(again, block.error())) {
-          if (++looks == kLooksAtFullDevice) break;
-          std::this_thread::yield();
-          continue;
-        }
-        // Nothing is pending although the figures moved: another thread reaped what we wanted.
-        if (patience.overtaken()) break;
+        // Whoever fills the cache again, time and again, overtakes us; or it is the request itself, and there is no room.
+        if (++trims > kTrimsInVain && patience.is_long()) break;
+      } else if (!can_reap || !was_full(request, block.error())) {
+        break;
       }
+      const std::optional<std::uint64_t> free = again.free_now();
+      const bool moved = free && free != seen_free;
+      seen_free = free;
+      if (cached == 0 ? !moved : free && *free < request.bytes) {
+        if (++looks >= kLooksAtFullDevice) break;
+        std::this_thread::yield();
+        continue;
+      }
+      // Nothing is pending although the figures moved: another thread reaped what we wanted.
+      if (cached == 0 && patience.overtaken()) break;
     } else if (since_attempt == 0 || (!nothing_pending && is_hopeless(request, block.error(), since_attempt))) {
       continue;  // the next free that finishes may do it
     }
     since_attempt = 0;
     looks = 0;
     block = again.ask();
+    if (!block) seen_free = block.error().device_free;
   }
   say_what_was_tried(block, made);
   return block;

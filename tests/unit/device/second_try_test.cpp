@@ -62,6 +62,7 @@ public:
   Result<Block> ask() noexcept override {
     device_.order += 'a';
     ++asks;
+    if (keeps != 0) device_.trims.push_back(keeps);
     if (asks > refusals_) return Block{.pointer = this, .bytes = 50};
     return no_room(free_);
   }
@@ -72,6 +73,7 @@ public:
   std::optional<std::uint64_t> free_now() const noexcept override { return free_ + (moves ? 1 : 0); }
   std::uint64_t asks = 0, trimmed_bytes = 0;
   bool moves = false;
+  std::uint64_t keeps = 0;  // what a refused request leaves in the cache
 
 private:
   Device& device_;
@@ -119,7 +121,7 @@ TEST(SecondTry, a_resource_that_cannot_reap_is_trimmed_all_the_same) {
   Device device;
   device.cannot_reap = true;
   device.trims = {512};
-  Again again{device, 0, 0};
+  Again again{device, 0, 512};
   EXPECT_TRUE(ask_again_if_short(device, kRequest, no_room(0), again));
   EXPECT_EQ(device.order, "rtTa");
 }
@@ -156,6 +158,27 @@ TEST(SecondTry, being_overtaken_long_and_often_ends) {
   again.moves = true;
   EXPECT_FALSE(ask_again_if_short(device, kRequest, no_room(0), again));
   EXPECT_GE(again.asks, Patience::kOften - 1);
+}
+
+// A pool takes what it can get before it refuses, and keeps it: each trim gives that back, and nothing was won.
+TEST(SecondTry, a_request_above_what_is_free_after_a_trim_is_not_asked_for_again) {
+  Device device;
+  device.trims = {4096};
+  Again again{device, ~std::uint64_t{0}, 49};
+  again.keeps = 4096;
+  const auto refused = ask_again_if_short(device, kRequest, no_room(10), again);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(again.asks, 0U);
+  EXPECT_THAT(refused.error().message, HasSubstr("4 KiB of cached memory were given back and did not suffice"));
+}
+
+TEST(SecondTry, a_pool_that_fills_its_cache_with_what_it_refuses_is_believed_in_the_end) {
+  Device device;
+  device.trims = {4096};
+  Again again{device, ~std::uint64_t{0}, 100};
+  again.keeps = 4096;
+  EXPECT_FALSE(ask_again_if_short(device, kRequest, no_room(10), again));
+  EXPECT_GE(again.asks, 8U) << "others may have filled the cache";
 }
 
 }  // namespace
