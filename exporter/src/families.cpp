@@ -36,16 +36,15 @@ constexpr std::array<Descriptor, kMetricCount> kDescriptors{{
     {Metric::live_untracked, "live_untracked", MetricType::Gauge,
      "Live allocations that found no slot in the table of allocations; their bytes are counted all the same."},
     {Metric::device_total_bytes, "device_total_bytes", MetricType::Gauge,
-     "Physical memory of the device by the driver's library (NVML); where that says nothing, what the program's resource said; "
-     "absent "
-     "while unknown."},
+     "Physical memory of the device by the driver's library (NVML); what the program's resource said where that "
+     "says nothing; absent while unknown."},
     {Metric::device_driver_reserved_bytes, "device_driver_reserved_bytes", MetricType::Gauge,
      "Part of the physical memory that driver and firmware keep, and no program can have; absent while unknown."},
     {Metric::device_usable_bytes, "device_usable_bytes", MetricType::Gauge,
      "Physical memory less what the driver reserves; absent while unknown."},
     {Metric::device_free_bytes, "device_free_bytes", MetricType::Gauge,
-     "Free memory of the device by NVML, read at the scrape; where that says nothing, as last seen by the program: at opening, in a "
-     "shortage, after a budget change, on refresh. Absent while unknown."},
+     "Free memory of the device by NVML, read at the scrape; where that says nothing, as the program last saw it (at opening, "
+     "in a shortage, after a budget change, on refresh). Absent while unknown."},
     {Metric::device_used_outside_bytes, "device_used_outside_bytes", MetricType::Gauge,
      "Memory of the device in use, but not by this process's managers (contexts, libraries, others), as last seen; absent while "
      "unknown."},
