@@ -79,7 +79,8 @@ public:
   ~AsyncCudaResource() override;
 
   /// As DeviceResource. Where there is no room it waits for pending frees, one after the other, before it says so.
-  /// Errors: device_out_of_memory (with requested, device_free, device_code 2; the message has the pool's figures), overflow, invalid_argument (alignment), stream_misuse (a stream that was destroyed here, cudaStreamPerThread), driver.
+  /// Errors: device_out_of_memory (with requested, device_free, device_code 2; the message has the pool's figures), overflow,
+  /// invalid_argument (alignment), stream_misuse (a stream that was destroyed here, cudaStreamPerThread), driver.
   [[nodiscard]] Result<Block> allocate(AllocRequest const& request) override;
   /// As DeviceResource; stream ordered, after the work on block.stream and all declared uses. The bytes are pending until they are
   /// reaped: by reap_pending, or by later frees on the stream. Errors: double_free, use_after_free, unknown_pointer, wrong_size,

@@ -89,8 +89,8 @@ enum class EventKind : std::uint8_t {
   observed = 31,       ///< journal, 2 records. as refusal, but an observing budget let the request pass
   resource_refusal = 32,      ///< journal. as resource_allocate, but word 2 is the bytes requested, whole; word 5 has the result
   resource_free_failed = 33,  ///< journal. as resource_free; word 5 has the result, and the block is still its owner's
-  trim =
-      34,  ///< journal, from minor 2. word 2 bytes that a cache gave back, 3 bytes·alignment of the request that was short, 4 alloc word
+  // Since minor version 2: word 2 bytes that a cache gave back, 3 bytes·alignment of the request that was short, 4 alloc word.
+  trim = 34,  ///< journal
 };
 
 //   word 0   63 … 56  55 … 48  47                               0

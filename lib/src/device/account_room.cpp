@@ -13,45 +13,21 @@
 #include "base/test_point.hpp"
 #include "base/thrown_error.hpp"
 #include "device/account_core.hpp"
+#include "device/backoff.hpp"
 #include "device/guarded.hpp"
+#include "device/patience.hpp"
 
 namespace headroom::device {
 namespace {
 
-using namespace std::chrono_literals;
-
-// Each round that brings something back and still finds no room was overtaken by another thread's request. A thread gives up when it
-// has been overtaken both for long and often: not because it was asleep for a second.
-constexpr auto kLongestWait = 1s;
-constexpr std::uint32_t kFewestRounds = 1000;
-// Another thread stands between a free's acceptance and its return; it is running or about to.
-constexpr std::uint32_t kYields = 64;
-constexpr auto kShortestPause = std::chrono::microseconds{100};
-constexpr auto kLongestPause = std::chrono::microseconds{10'000};
+// Nothing wakes a shortage: a free may be reaped by whoever comes first, on whatever stack.
+constexpr Backoff::Bounds kPauses{.shortest = std::chrono::microseconds{100}, .longest = std::chrono::microseconds{10'000}};
 
 bool can_fit(std::uint64_t bytes, ledger::ClaimResult const& claim, std::uint64_t hoped_for) noexcept {
   const std::uint64_t limit = claim.limit_word & ledger::kBytesMask;
   // What stays claimed when they are back, and the request: the limit may lie below what is claimed, if it was lowered.
   return claim.claimed_before - std::min(hoped_for, claim.claimed_before) + bytes <= limit;
 }
-
-// Nothing wakes this: a free may be reaped by whoever comes first, on whatever stack.
-class Pause {
-public:
-  void once(bool late) {
-    if (late || yields_ < kYields) {
-      ++yields_;
-      std::this_thread::yield();
-      return;
-    }
-    std::this_thread::sleep_for(length_);
-    length_ = std::min(length_ * 2, kLongestPause);
-  }
-
-private:
-  std::uint32_t yields_ = 0;
-  std::chrono::microseconds length_ = kShortestPause;
-};
 
 Result<std::uint64_t> ask(DeviceResource& stack, ReapMode mode) noexcept {
   return guarded([&] { return stack.reap_pending(mode); });
@@ -97,9 +73,9 @@ AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim
   Attempt attempt{};
   // One that fails only leaves more for the waiting below, which asks again.
   static_cast<void>(reap(ReapMode::query));
-  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
-  Pause pause;
-  for (std::uint32_t round = 0;; ++round) {
+  Patience patience;
+  Backoff pause{kPauses};
+  while (true) {
     const FreesUnderWay before = frees_under_way();
     test_point(TestPoint::room_before_claim);
     attempt.claim = (ledger_.*claim)(bytes);
@@ -108,12 +84,18 @@ AccountCore::Attempt AccountCore::claim_after_reaping(std::uint64_t bytes, Claim
     const FreesUnderWay after = frees_under_way();
     const bool fits_later = after.ended != before.ended || can_fit(bytes, attempt.claim, after.bytes);
     if (attempt.reap_failure || !fits_later) break;
-    const bool late = std::chrono::steady_clock::now() > deadline;
-    if (late && round >= kFewestRounds) break;
+    // Each round that brings something back and still finds no room was overtaken by another thread's request.
+    if (patience.overtaken()) break;
     Reaped reaped = reap(ReapMode::synchronize_next);
     // As long as some stack brings something back, another one's failure is no reason to give up.
     if (reaped.bytes == 0) attempt.reap_failure = std::move(reaped.failure);
-    if (reaped.bytes == 0 && !attempt.reap_failure) pause.once(late);
+    if (reaped.bytes != 0 || attempt.reap_failure) continue;
+    // Late, only the count of rounds is missing.
+    if (patience.is_long()) {
+      std::this_thread::yield();
+    } else {
+      pause.once();
+    }
   }
   return attempt;
 }

@@ -32,12 +32,6 @@ void pause(std::chrono::nanoseconds latency) {
 
 constexpr unsigned kChecksumBits = 16;
 
-std::string hexadecimal(void const* address) {
-  std::array<char, 16> digits{};
-  auto* const end = std::to_chars(digits.begin(), digits.end(), std::bit_cast<std::uint64_t>(address), 16).ptr;
-  return "0x" + std::string(digits.begin(), end);
-}
-
 }  // namespace
 
 std::uint64_t HostResource::State::sign(std::uint64_t block_serial, std::uint64_t granule) const noexcept {
@@ -159,20 +153,8 @@ tl::unexpected<Error> HostResource::State::unknown_stream(StreamId stream) {
 }
 
 tl::unexpected<Error> HostResource::State::misused(Block const& block, Lookup const& found) {
-  auto const at = hexadecimal(block.pointer);
-  auto const bytes = std::to_string(block.bytes);
-  std::string message;
-  switch (found.misuse) {
-    case ErrorKind::double_free: message = "the block of " + bytes + " bytes at " + at + " was freed before"; break;
-    case ErrorKind::use_after_free:
-      message = "the block of " + bytes + " bytes at " + at + " is over; its address is another block now";
-      break;
-    case ErrorKind::wrong_size:
-      message = "the block at " + at + " has " + std::to_string(found.recorded_bytes) + " bytes, not " + bytes;
-      break;
-    default: message = "the host device never handed out " + at; break;
-  }
-  return fail(found.misuse, Layer::resource, std::move(message));
+  return tl::make_unexpected(
+      misused_block(block, {.misuse = found.misuse, .recorded_bytes = found.recorded_bytes, .resource = "the host device"}));
 }
 
 tl::unexpected<Error> HostResource::State::no_room(AllocRequest const& request, HostUsage const& usage) const {

@@ -1,6 +1,8 @@
 #include "device/request_checks.hpp"
 
-#include <string>
+#include <array>
+#include <bit>
+#include <charconv>
 #include <utility>
 
 namespace headroom {
@@ -19,6 +21,29 @@ tl::unexpected<Error> wrong_range(Block const& block, std::uint64_t offset, std:
   return fail(ErrorKind::invalid_argument, Layer::resource,
               std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " reach beyond the block's " +
                   std::to_string(block.bytes) + " bytes");
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  auto* const end = std::to_chars(digits.begin(), digits.end(), value, 16).ptr;
+  return "0x" + std::string(digits.begin(), end);
+}
+
+Error misused_block(Block const& block, MisusedBlock const& found) {
+  auto const at = hexadecimal(std::bit_cast<std::uint64_t>(block.pointer));
+  auto const bytes = std::to_string(block.bytes);
+  std::string message;
+  switch (found.misuse) {
+    case ErrorKind::double_free: message = "the block of " + bytes + " bytes at " + at + " was freed before"; break;
+    case ErrorKind::use_after_free:
+      message = "the block of " + bytes + " bytes at " + at + " is over; its address is another block now";
+      break;
+    case ErrorKind::wrong_size:
+      message = "the block at " + at + " has " + std::to_string(found.recorded_bytes) + " bytes, not " + bytes;
+      break;
+    default: message = std::string{found.resource} + " never handed out " + at; break;
+  }
+  return make_error(found.misuse, Layer::resource, std::move(message));
 }
 
 }  // namespace headroom

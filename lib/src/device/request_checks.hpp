@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include <headroom/device.hpp>
 
@@ -29,5 +31,15 @@ namespace headroom {
 [[nodiscard]] tl::unexpected<Error> wrong_request(AllocRequest const& request);
 /// The error of a range that is not within its block.
 [[nodiscard]] tl::unexpected<Error> wrong_range(Block const& block, std::uint64_t offset, std::uint64_t bytes);
+
+/// `0x` and hexadecimal digits.
+[[nodiscard]] std::string hexadecimal(std::uint64_t value);
+/// What a resource found wrong with a block that it was given.
+struct MisusedBlock {
+  ErrorKind misuse = ErrorKind::unknown_pointer;
+  std::uint64_t recorded_bytes = 0;  ///< for wrong_size
+  std::string_view resource;         ///< who never handed out an unknown one: "the host device"
+};
+[[nodiscard]] Error misused_block(Block const& block, MisusedBlock const& found);
 
 }  // namespace headroom

@@ -24,8 +24,6 @@ Error forked_child_error() noexcept {
                     }));
 }
 
-std::string resource_threw(const char* what) noexcept { return thrown_error(what).message; }
-
 std::string other_device_message(Device const& of_runtime, Device const& of_manager) {
   const auto named = [](Device const& device) { return "'" + device.name() + "', ordinal " + std::to_string(device.ordinal()); };
   return "the runtime is of the device " + named(of_runtime) + ", the manager of " + named(of_manager) +

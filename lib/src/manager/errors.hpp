@@ -20,8 +20,6 @@ using ledger::add_holders;
 /// A refusal by a layer below: the device's figures, and those of a budget there instead of our own.
 void take_figures(ledger::Refusal& refusal, Error const& error) noexcept;
 [[nodiscard]] Error forked_child_error() noexcept;
-/// `what` may be null: it threw no std::exception.
-[[nodiscard]] std::string resource_threw(const char* what) noexcept;
 [[nodiscard]] std::string other_device_message(Device const& of_runtime, Device const& of_manager);
 [[nodiscard]] std::string no_runtime_message() noexcept;
 [[nodiscard]] std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes) noexcept;

@@ -144,6 +144,7 @@ TEST(CudaSetup, a_resource_knows_its_device) {
   EXPECT_EQ(device.ordinal(), 1);
   EXPECT_EQ(device.name(), "Fake GPU");
   EXPECT_EQ(device.uuid(), resource.device_uuid());
+  EXPECT_EQ(device.pci_address(), "0000:a1:00.0") << "ledgers and listings name one card";
   EXPECT_EQ(&device.resource(), both.resource.get());
   EXPECT_EQ(cuda_device_over(std::shared_ptr<AsyncCudaResource>{}).error().kind, ErrorKind::invalid_argument);
   EXPECT_EQ(cuda_device_over(std::shared_ptr<DirectCudaResource>{}).error().kind, ErrorKind::invalid_argument);

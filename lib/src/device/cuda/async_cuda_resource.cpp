@@ -142,7 +142,7 @@ Result<void> AsyncCudaResource::deallocate(Block const& block) {
     taken = core.blocks.take(block);  // another thread may have freed it meanwhile
   }
   if (!taken.taken) [[unlikely]]
-    return tl::make_unexpected(core.misused(block, taken));
+    return tl::make_unexpected(CudaCore::misused(block, taken));
   auto const code = core.device.quiet([&](CudaApi& api) { return api.free_async(taken.live.memory.base, block.stream.value); });
   if (code != CudaCode::kSuccess) [[unlikely]] {
     if (!device::is_gone(code)) {

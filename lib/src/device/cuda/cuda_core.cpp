@@ -54,24 +54,11 @@ Error CudaCore::not_served(AllocRequest const& request, int code, std::string_vi
   return error;
 }
 
-Error CudaCore::misused(Block const& block, CudaBlocks::Lookup const& found) const {
-  auto const at = cuda_address(block.pointer);
-  auto const bytes = std::to_string(block.bytes);
-  std::string message;
-  switch (found.misuse) {
-    case ErrorKind::double_free: message = "the block of " + bytes + " bytes at " + at + " was freed before"; break;
-    case ErrorKind::use_after_free:
-      message = "the block of " + bytes + " bytes at " + at + " is over; its address is another block now";
-      break;
-    case ErrorKind::wrong_size:
-      message = "the block at " + at + " has " + std::to_string(found.recorded_bytes) + " bytes, not " + bytes;
-      break;
-    default: message = "this resource never handed out " + at; break;
-  }
-  return make_error(found.misuse, Layer::resource, std::move(message));
+Error CudaCore::misused(Block const& block, CudaBlocks::Lookup const& found) {
+  return misused_block(block, {.misuse = found.misuse, .recorded_bytes = found.recorded_bytes, .resource = "this resource"});
 }
 
-Error CudaCore::use_of_misused(Block const& block, CudaBlocks::Lookup found) const {
+Error CudaCore::use_of_misused(Block const& block, CudaBlocks::Lookup found) {
   if (found.misuse == ErrorKind::double_free) found.misuse = ErrorKind::use_after_free;
   return misused(block, found);
 }

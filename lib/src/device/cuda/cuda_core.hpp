@@ -47,7 +47,7 @@ public:
   [[nodiscard]] Result<Block> empty_block(AllocRequest const& request) const;
   /// `details` is the resource's, for a refusal for lack of memory.
   [[nodiscard]] Error not_served(AllocRequest const& request, int code, std::string_view call, std::string const& details) const;
-  [[nodiscard]] Error misused(Block const& block, CudaBlocks::Lookup const& found) const;
+  [[nodiscard]] static Error misused(Block const& block, CudaBlocks::Lookup const& found);
 
   [[nodiscard]] Result<void> fill_zero(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream);
   [[nodiscard]] Result<void> copy_in(Block const& block, std::uint64_t offset, std::span<const std::byte> source,
@@ -77,7 +77,7 @@ private:
   [[nodiscard]] Result<void> check_write(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream);
   /// The block as the tracker knows it; nothing for one of zero bytes, which nobody has to wait for.
   [[nodiscard]] Result<std::optional<UsedBlock>> check_use(Block const& block, StreamId stream);
-  [[nodiscard]] Error use_of_misused(Block const& block, CudaBlocks::Lookup found) const;
+  [[nodiscard]] static Error use_of_misused(Block const& block, CudaBlocks::Lookup found);
 };
 
 template <class Take, class Give>

@@ -1,8 +1,8 @@
 #include "device/cuda/cuda_device.hpp"
 
-#include <algorithm>
-#include <string_view>
 #include <utility>
+
+#include <headroom/gpu_devices.hpp>
 
 #include "device/cuda/cuda_errors.hpp"
 #include "flight/recorder.hpp"
@@ -24,24 +24,6 @@ private:
   CudaApi& api_;
   int pending_;
 };
-
-std::string uuid_text(std::array<std::uint8_t, 16> const& bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (std::size_t at = 0; at < bytes.size(); ++at) {
-    if (at == 4 || at == 6 || at == 8 || at == 10) text += '-';
-    text += kDigits[bytes[at] >> 4U];
-    text += kDigits[bytes[at] & 15U];
-  }
-  return text;
-}
-
-// As the kernel writes it: lower case.
-std::string address_text(std::string address) {
-  std::ranges::transform(address, address.begin(),
-                         [](char digit) { return digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit; });
-  return address;
-}
 
 Result<std::int32_t> count(CudaApi& api) {
   int driver = 0;
@@ -68,10 +50,8 @@ Result<std::int32_t> count_cuda_devices(CudaApi* api) {
 
 CudaDevice::CudaDevice(CudaApi& api, std::int32_t ordinal, CudaProperties found)
     : api_(&api),
-      ordinal_(ordinal),
+      identity_(gpu_identity(ordinal, found.uuid, found.pci_bus_id)),
       name_(std::move(found.name)),
-      uuid_(uuid_text(found.uuid)),
-      pci_bus_id_(address_text(std::move(found.pci_bus_id))),
       total_bytes_(found.total_bytes) {}
 
 Result<CudaDevice> CudaDevice::open(CudaApi* api, std::int32_t ordinal, Pools pools) {

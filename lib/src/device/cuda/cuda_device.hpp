@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include <headroom/device.hpp>
 #include <headroom/error.hpp>
 
 #include "device/cuda/cuda_api.hpp"
@@ -27,10 +28,11 @@ public:
   [[nodiscard]] static Result<CudaDevice> open(CudaApi* api, std::int32_t ordinal, Pools pools);
 
   [[nodiscard]] CudaApi& api() const noexcept { return *api_; }
-  [[nodiscard]] std::int32_t ordinal() const noexcept { return ordinal_; }
+  [[nodiscard]] DeviceIdentity const& identity() const noexcept { return identity_; }
+  [[nodiscard]] std::int32_t ordinal() const noexcept { return identity_.ordinal; }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
-  [[nodiscard]] std::string const& uuid() const noexcept { return uuid_; }  ///< "GPU-…"
-  [[nodiscard]] std::string const& pci_bus_id() const noexcept { return pci_bus_id_; }
+  [[nodiscard]] std::string const& uuid() const noexcept { return identity_.uuid; }  ///< "GPU-…"
+  [[nodiscard]] std::string const& pci_bus_id() const noexcept { return identity_.pci_address; }
   [[nodiscard]] std::uint64_t total_bytes() const noexcept { return total_bytes_; }
 
   /// `call(api)` on this device; its code, or that of the failure to get there.
@@ -45,7 +47,7 @@ public:
   template <class Call>
   [[nodiscard]] int quiet(Call const& call) const noexcept {
     CudaApi::Context previous = 0;
-    if (auto const code = api_->enter(ordinal_, previous); code != CudaCode::kSuccess) [[unlikely]]
+    if (auto const code = api_->enter(ordinal(), previous); code != CudaCode::kSuccess) [[unlikely]]
       return code;
     auto const code = call(*api_);
     if (previous != 0) [[unlikely]]
@@ -57,10 +59,8 @@ private:
   CudaDevice(CudaApi& api, std::int32_t ordinal, CudaProperties found);
 
   CudaApi* api_;
-  std::int32_t ordinal_;
+  DeviceIdentity identity_;
   std::string name_;
-  std::string uuid_;
-  std::string pci_bus_id_;
   std::uint64_t total_bytes_;
 };
 

@@ -10,11 +10,11 @@ namespace {
 
 template <class Resource>
 Result<Device> device_over(std::shared_ptr<Resource> resource) {
-  if (resource == nullptr) return Device::custom("cuda", nullptr, 0, {}, DeviceKind::cuda);
+  if (resource == nullptr) return Device::custom("cuda", nullptr, DeviceIdentity{}, DeviceKind::cuda);
   auto name = resource->device_name();
-  auto const ordinal = resource->ordinal();
-  std::string uuid{resource->device_uuid()};
-  return Device::custom(std::move(name), std::move(resource), ordinal, std::move(uuid), DeviceKind::cuda);
+  DeviceIdentity identity{
+      .ordinal = resource->ordinal(), .uuid = std::string{resource->device_uuid()}, .pci_address = resource->pci_bus_id()};
+  return Device::custom(std::move(name), std::move(resource), std::move(identity), DeviceKind::cuda);
 }
 
 }  // namespace

@@ -1,18 +1,12 @@
 #include "device/cuda/cuda_errors.hpp"
 
-#include <array>
 #include <bit>
-#include <charconv>
 #include <utility>
+
+#include "device/request_checks.hpp"
 
 namespace headroom::device {
 namespace {
-
-std::string hexadecimal(std::uint64_t value) {
-  std::array<char, 16> digits{};
-  auto* const end = std::to_chars(digits.begin(), digits.end(), value, 16).ptr;
-  return "0x" + std::string(digits.begin(), end);
-}
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 

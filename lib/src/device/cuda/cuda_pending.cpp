@@ -6,33 +6,16 @@
 #include <mutex>
 #include <new>
 #include <ranges>
-#include <thread>
 #include <utility>
 
+#include "device/backoff.hpp"
 #include "device/cuda/cuda_errors.hpp"
 
 namespace headroom::device {
 namespace {
 
 // Nothing tells which of several streams finishes first: they are asked in turn, at first as fast as others let us.
-class Pause {
-public:
-  void once() {
-    if (yields_ < kYields) {
-      ++yields_;
-      std::this_thread::yield();
-      return;
-    }
-    std::this_thread::sleep_for(length_);
-    length_ = std::min(length_ * 2, kLongest);
-  }
-
-private:
-  static constexpr std::uint32_t kYields = 64;
-  static constexpr std::chrono::microseconds kLongest{500};
-  std::uint32_t yields_ = 0;
-  std::chrono::microseconds length_{20};
-};
+constexpr Backoff::Bounds kPauses{.shortest = std::chrono::microseconds{20}, .longest = std::chrono::microseconds{500}};
 
 }  // namespace
 
@@ -258,7 +241,7 @@ Result<std::uint64_t> CudaPending::wait_for_all() {
     up_to = last_number_;
   }
   std::uint64_t reaped = 0;
-  Pause pause;
+  Backoff pause{kPauses};
   for (;;) {
     if (auto recorded = record_all(up_to); !recorded) {
       if (is_gone(recorded.error().device_code)) return reaped + take_everything();
@@ -280,7 +263,7 @@ Result<std::uint64_t> CudaPending::wait_for_all() {
 }
 
 Result<std::uint64_t> CudaPending::wait_for_one() {
-  Pause pause;
+  Backoff pause{kPauses};
   for (;;) {
     auto const heads = due(Which::oldest, UINT64_MAX);
     if (heads.recorded.empty() && !heads.others) return 0;

@@ -82,7 +82,7 @@ Result<void> DirectCudaResource::deallocate(Block const& block) {
   if (block.pointer == nullptr && block.bytes == 0) return success();
   if (auto wrong = core.wrong_stream(block.stream)) return tl::make_unexpected(*std::move(wrong));
   auto const taken = core.blocks.take(block);
-  if (!taken.found) return tl::make_unexpected(core.misused(block, taken));
+  if (!taken.found) return tl::make_unexpected(device::CudaCore::misused(block, taken));
   if (auto const code = state_->free(taken.live.memory.base); code != CudaCode::kSuccess && !device::is_gone(code)) {
     core.blocks.put_back(taken.live);
     return tl::make_unexpected(cuda_error(core.device.api(), code, "cudaFree of " + device::cuda_address(block.pointer)));
