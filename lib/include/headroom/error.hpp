@@ -68,8 +68,8 @@ struct Error {
   std::optional<std::uint64_t> peak;          ///< high-water mark of allocated
   std::optional<std::uint64_t> device_free;   ///< what the device said it had
   std::optional<std::uint64_t> device_total;  ///< the device's memory
-  std::optional<std::uint64_t>
-      device_outside;  ///< used on the device, but not by this process's ledgers: contexts, libraries, others
+  /// Used on the device, but not by this process's ledgers: contexts, libraries, others.
+  std::optional<std::uint64_t> device_outside;
 
   std::array<Holder, 3> holders{};         ///< largest tags at the refusal, largest first
   std::uint64_t unspent_bytes = 0;         ///< held by reservations that were not spent
