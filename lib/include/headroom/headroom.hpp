@@ -5,11 +5,13 @@
 #include <headroom/budget.hpp>
 #include <headroom/buffer.hpp>
 #include <headroom/byte_size.hpp>
+#include <headroom/cuda_resource.hpp>
 #include <headroom/device.hpp>
 #include <headroom/device_account.hpp>
 #include <headroom/error.hpp>
 #include <headroom/fault_resource.hpp>
 #include <headroom/flight_publish.hpp>
+#include <headroom/gpu_devices.hpp>
 #include <headroom/host_resource.hpp>
 #include <headroom/launch.hpp>
 #include <headroom/log_follower.hpp>
@@ -23,3 +25,4 @@
 #include <headroom/resource_decorator.hpp>
 #include <headroom/runtime.hpp>
 #include <headroom/tag.hpp>
+#include <headroom/visible_devices.hpp>

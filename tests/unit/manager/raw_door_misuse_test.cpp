@@ -208,8 +208,12 @@ protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, from the start
     unsetenv("HEADROOM_QUIET");
+    setenv("HEADROOM_FLIGHT", "off", 1);  // it ends without goodbye, and would leave a file that looks like a killed program's
   }
-  void TearDown() override { unsetenv("HEADROOM_QUIET"); }
+  void TearDown() override {
+    unsetenv("HEADROOM_QUIET");
+    unsetenv("HEADROOM_FLIGHT");
+  }
 };
 
 TEST_F(MisuseReports, the_first_ten_are_kept_in_full_and_told_on_stderr) {

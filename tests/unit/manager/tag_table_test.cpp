@@ -98,13 +98,21 @@ TEST(Tags, a_tag_named_untagged_is_what_has_no_name_and_counts_once) {
   _exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-TEST(TagTableDeathTest, names_beyond_its_cells_are_other_in_every_ledger) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, from the start
+// A process of its own, from the start. It ends without goodbye, and would leave a file that looks like a killed program's.
+class TagTableDeathTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    setenv("HEADROOM_FLIGHT", "off", 1);
+  }
+  void TearDown() override { unsetenv("HEADROOM_FLIGHT"); }
+};
+
+TEST_F(TagTableDeathTest, names_beyond_its_cells_are_other_in_every_ledger) {
   EXPECT_EXIT(use_up_the_tag_cells_and_exit(), ::testing::ExitedWithCode(0), "");
 }
 
-TEST(TagTableDeathTest, managers_without_a_name_in_the_directory_share_no_tags) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+TEST_F(TagTableDeathTest, managers_without_a_name_in_the_directory_share_no_tags) {
   EXPECT_EXIT(use_up_the_directory_and_exit(), ::testing::ExitedWithCode(0), "");
 }
 
