@@ -7,12 +7,7 @@ namespace headroom {
 HostBlocks::HostBlocks(std::size_t initial_entries)
     : entries_(initial_entries), shift_(64U - static_cast<unsigned>(std::countr_zero(initial_entries))) {}
 
-// Fibonacci hashing: neighbouring granules, and those at equal distances, land far apart.
-std::size_t HostBlocks::home(std::uint64_t granule) const noexcept { return (granule * 0x9E3779B97F4A7C15U) >> shift_; }
-
-void HostBlocks::reserve_one() {
-  if ((size_ + 1) * 4 <= entries_.size() * 3) [[likely]]
-    return;
+void HostBlocks::grow() {
   std::vector<Entry> old(entries_.size() * 2);
   old.swap(entries_);
   --shift_;
@@ -20,20 +15,6 @@ void HostBlocks::reserve_one() {
   for (auto const& entry : old) {
     if (entry.granule != kFree) insert(entry);
   }
-}
-
-void HostBlocks::insert(Entry const& entry) noexcept {
-  auto slot = home(entry.granule);
-  while (entries_[slot].granule != kFree) slot = next(slot);
-  entries_[slot] = entry;
-  ++size_;
-}
-
-HostBlocks::Entry const* HostBlocks::find(std::uint64_t granule) const noexcept {
-  for (auto slot = home(granule); entries_[slot].granule != kFree; slot = next(slot)) {
-    if (entries_[slot].granule == granule) return &entries_[slot];
-  }
-  return nullptr;
 }
 
 void HostBlocks::erase(Entry const* entry) noexcept {

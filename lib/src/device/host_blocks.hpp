@@ -28,11 +28,24 @@ public:
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   /// Makes room for one more; the only call that may throw (bad_alloc, nothing changed).
-  void reserve_one();
+  void reserve_one() {
+    if ((size_ + 1) * 4 > entries_.size() * 3) [[unlikely]]
+      grow();
+  }
   /// Adds an entry whose granule is not in the table; after reserve_one.
-  void insert(Entry const& entry) noexcept;
+  void insert(Entry const& entry) noexcept {
+    auto slot = home(entry.granule);
+    while (entries_[slot].granule != kFree) slot = next(slot);
+    entries_[slot] = entry;
+    ++size_;
+  }
   /// Null when the granule starts no live block. Valid until the next change.
-  [[nodiscard]] Entry const* find(std::uint64_t granule) const noexcept;
+  [[nodiscard]] Entry const* find(std::uint64_t granule) const noexcept {
+    for (auto slot = home(granule); entries_[slot].granule != kFree; slot = next(slot)) {
+      if (entries_[slot].granule == granule) return &entries_[slot];
+    }
+    return nullptr;
+  }
   void erase(Entry const* entry) noexcept;
   template <class Visit>
   void for_each(Visit const& visit) const {
@@ -43,7 +56,9 @@ public:
 
 private:
   static constexpr std::uint64_t kFree = UINT64_MAX;
-  [[nodiscard]] std::size_t home(std::uint64_t granule) const noexcept;
+  void grow();
+  // Fibonacci hashing: neighbouring granules, and those at equal distances, land far apart.
+  [[nodiscard]] std::size_t home(std::uint64_t granule) const noexcept { return (granule * 0x9E3779B97F4A7C15U) >> shift_; }
   [[nodiscard]] std::size_t next(std::size_t slot) const noexcept { return (slot + 1) & (entries_.size() - 1); }
 
   std::vector<Entry> entries_;  // a power of two of them

@@ -83,6 +83,8 @@ Result<std::shared_ptr<AsyncCudaResource>> device::CudaAccess::async(CudaApi* ap
   return std::shared_ptr<AsyncCudaResource>(new AsyncCudaResource(std::move(state)));
 }
 
+CudaApi::Pool device::CudaAccess::pool(AsyncCudaResource const& resource) noexcept { return resource.state_->pool; }
+
 std::uint64_t device::CudaAccess::tracked_blocks(AsyncCudaResource const& resource) noexcept {
   return resource.state_->core.uses.tracked_blocks();
 }
@@ -106,8 +108,10 @@ Result<Block> AsyncCudaResource::allocate(AllocRequest const& request) {
     return wrong_request(request);
   auto& state = *state_;
   auto& core = state.core;
-  if (auto wrong = core.wrong_stream(request.stream)) [[unlikely]]
-    return tl::make_unexpected(*std::move(wrong));
+  if (!core.is_usable(request.stream)) [[unlikely]] {
+    // It may have been made anew since, by another thread; then it is as usable as any.
+    if (auto wrong = core.wrong_stream(request.stream)) return tl::make_unexpected(*std::move(wrong));
+  }
   if (request.bytes == 0) return core.empty_block(request);
   CudaBlocks::Memory memory{.bytes = request.bytes};
   auto const take = [&](void*& pointer, std::uint64_t bytes) {
@@ -132,8 +136,9 @@ Result<void> AsyncCudaResource::deallocate(Block const& block) {
     return tl::make_unexpected(device::cuda_forked_child());
   if (block.pointer == nullptr && block.bytes == 0) return success();
   auto& core = state_->core;
-  if (auto wrong = core.wrong_stream(block.stream)) [[unlikely]]
-    return tl::make_unexpected(*std::move(wrong));
+  if (!core.is_usable(block.stream)) [[unlikely]] {
+    if (auto wrong = core.wrong_stream(block.stream)) return tl::make_unexpected(*std::move(wrong));
+  }
   auto taken = core.uses.any() ? core.blocks.find(block) : core.blocks.take_on_own_stream(block);
   if (taken.found && !taken.taken) {
     // Used, or allocated, on another stream, or perhaps so: the free comes after all of that.

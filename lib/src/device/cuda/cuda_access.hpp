@@ -13,6 +13,8 @@ struct CudaAccess {
   [[nodiscard]] static Result<std::shared_ptr<AsyncCudaResource>> async(CudaApi* api, std::int32_t ordinal,
                                                                         AsyncCudaOptions const& options);
   [[nodiscard]] static Result<std::shared_ptr<DirectCudaResource>> direct(CudaApi* api, std::int32_t ordinal);
+  /// The pool that it allocates from.
+  [[nodiscard]] static CudaApi::Pool pool(AsyncCudaResource const& resource) noexcept;
   /// Blocks with uses on a second stream.
   [[nodiscard]] static std::uint64_t tracked_blocks(AsyncCudaResource const& resource) noexcept;
 };

@@ -71,6 +71,30 @@ void CudaBlocks::fill(Shard& shard, HostBlocks::Entry const& entry, Live& live) 
   if (auto const base = shard.bases.find(entry.granule); base != shard.bases.end()) live.memory.base = base->second;
 }
 
+template <class Condition>
+CudaBlocks::Lookup CudaBlocks::take_if(Block const& block, Condition const& condition) noexcept {
+  auto& shard = shard_of(granule_of(block.pointer));
+  Lookup found;
+  std::lock_guard const lock(shard.lock);
+  auto const* const entry = look(shard, block, found);
+  if (entry == nullptr) return found;
+  fill(shard, *entry, found.live);
+  if (!condition(*entry)) return found;
+  found.taken = true;
+  if (!shard.bases.empty()) [[unlikely]]
+    shard.bases.erase(entry->granule);
+  shard.blocks.erase(entry);
+  return found;
+}
+
+CudaBlocks::Lookup CudaBlocks::take(Block const& block) noexcept {
+  return take_if(block, [](auto const&) { return true; });
+}
+
+CudaBlocks::Lookup CudaBlocks::take_on_own_stream(Block const& block) noexcept {
+  return take_if(block, [&](auto const& entry) { return entry.stream == block.stream; });
+}
+
 CudaBlocks::Lookup CudaBlocks::find(Block const& block) noexcept {
   auto& shard = shard_of(granule_of(block.pointer));
   Lookup found;

@@ -56,13 +56,9 @@ public:
   [[nodiscard]] Added add(Memory const& memory, StreamId stream);
   [[nodiscard]] Lookup find(Block const& block) noexcept;
   /// Takes the block out.
-  [[nodiscard]] Lookup take(Block const& block) noexcept {
-    return take_if(block, [](auto const&) { return true; });
-  }
+  [[nodiscard]] Lookup take(Block const& block) noexcept;
   /// Takes the block out if it was allocated on its stream as the caller has it; else tells only that it is there.
-  [[nodiscard]] Lookup take_on_own_stream(Block const& block) noexcept {
-    return take_if(block, [&](auto const& entry) { return entry.stream == block.stream; });
-  }
+  [[nodiscard]] Lookup take_on_own_stream(Block const& block) noexcept;
   /// After a free that CUDA refused.
   void put_back(Live const& live);
   [[nodiscard]] bool is_live(void const* pointer, std::uint64_t generation) noexcept;
@@ -95,21 +91,5 @@ private:
   std::uint64_t const salt_;  // differs from resource to resource, see sign
   std::array<Shard, kShards> shards_;
 };
-
-template <class Condition>
-CudaBlocks::Lookup CudaBlocks::take_if(Block const& block, Condition const& condition) noexcept {
-  auto& shard = shard_of(granule_of(block.pointer));
-  Lookup found;
-  std::lock_guard const lock(shard.lock);
-  auto const* const entry = look(shard, block, found);
-  if (entry == nullptr) return found;
-  fill(shard, *entry, found.live);
-  if (!condition(*entry)) return found;
-  found.taken = true;
-  if (!shard.bases.empty()) [[unlikely]]
-    shard.bases.erase(entry->granule);
-  shard.blocks.erase(entry);
-  return found;
-}
 
 }  // namespace headroom::device

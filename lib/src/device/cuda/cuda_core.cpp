@@ -8,11 +8,6 @@
 #include "device/cuda/cuda_errors.hpp"
 
 namespace headroom::device {
-namespace {
-
-constexpr StreamId kPerThreadStream{2};  // cudaStreamPerThread
-
-}  // namespace
 
 std::optional<Error> CudaCore::wrong_stream(StreamId stream) const {
   if (stream == kPerThreadStream) [[unlikely]] {

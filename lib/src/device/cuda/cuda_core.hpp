@@ -36,6 +36,8 @@ public:
 
   /// The error of a stream that cannot be used: destroyed here, or cudaStreamPerThread.
   [[nodiscard]] std::optional<Error> wrong_stream(StreamId stream) const;
+  /// The same without its words, which the fast path never needs.
+  [[nodiscard]] bool is_usable(StreamId stream) const noexcept { return stream != kPerThreadStream && !streams.is_ended(stream); }
 
   /// Memory at the alignment by way of `take(pointer, bytes)` and `give(pointer)`, which return CUDA's codes.
   template <class Take, class Give>
@@ -73,6 +75,7 @@ public:
   }
 
 private:
+  static constexpr StreamId kPerThreadStream{2};  // cudaStreamPerThread
   /// May this part of the block be written now?
   [[nodiscard]] Result<void> check_write(Block const& block, std::uint64_t offset, std::uint64_t bytes, StreamId stream);
   /// The block as the tracker knows it; nothing for one of zero bytes, which nobody has to wait for.

@@ -67,7 +67,19 @@ void CudaPending::note(StreamId stream, std::uint64_t bytes, ReturnSink* sink, s
   crowded = frees.batches.size() >= kCrowd;
 }
 
+bool CudaPending::note_in_open_batch(StreamId stream, std::uint64_t bytes, ReturnSink* sink) noexcept {
+  std::lock_guard const lock(lock_);
+  if (last_ == nullptr || last_stream_ != stream || !last_->lasting || last_->batches.empty()) return false;
+  auto& batch = last_->batches.back();
+  if (batch.state != Event::none || batch.frees + 1 >= kFreesInBatch || !batch.sinks.add(sink, bytes)) return false;
+  batch.bytes += bytes;
+  ++batch.frees;
+  return true;
+}
+
 void CudaPending::add(StreamId stream, std::uint64_t bytes, ReturnSink* sink) noexcept {
+  if (note_in_open_batch(stream, bytes, sink)) [[likely]]
+    return;
   std::optional<std::uint64_t> full;
   bool crowded = false;
   try {

@@ -81,6 +81,8 @@ private:
   };
   enum class Which : std::uint8_t { oldest, newest };
 
+  /// What nearly every free needs: the stream of the last one, a batch that stays open. False: nothing was noted.
+  [[nodiscard]] bool note_in_open_batch(StreamId stream, std::uint64_t bytes, ReturnSink* sink) noexcept;
   /// Under the lock.
   Batch& open_batch(Stream& stream);
   Stream& at(StreamId stream);
