@@ -57,6 +57,7 @@ public:
   [[nodiscard]] DirectoryEntry& name(std::uint32_t id) { return entry<DirectoryEntry>(Region::directory, id); }
   [[nodiscard]] LiveSlot& slot(std::uint32_t index) { return entry<LiveSlot>(Region::live_slots, index); }
   [[nodiscard]] FirstFailure& failure(std::uint32_t index) { return entry<FirstFailure>(Region::first_failures, index); }
+  [[nodiscard]] HookCell& hook(std::uint32_t cell) { return entry<HookCell>(Region::hooks, cell); }
   [[nodiscard]] LaneBooks& lane(std::uint32_t index) { return entry<LaneBooks>(Region::lanes, index); }
   [[nodiscard]] OverflowBooks& overflow() { return entry<OverflowBooks>(Region::overflow, 0); }
 

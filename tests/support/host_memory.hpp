@@ -29,4 +29,7 @@ public:
   HostMemoryEnds& operator=(HostMemoryEnds const&) = delete;
 };
 
+/// Called by every `new` of this thread, before anything else, while it is set. It must not allocate.
+inline thread_local void (*at_host_allocation)() noexcept = nullptr;
+
 }  // namespace headroom::test

@@ -12,6 +12,7 @@
 namespace headroom::test {
 
 inline bool may_allocate() noexcept {
+  if (at_host_allocation != nullptr) at_host_allocation();
   if (host_allocations_left == kEnoughHostMemory) return true;
   if (host_allocations_left == 0) return false;
   --host_allocations_left;

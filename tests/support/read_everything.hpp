@@ -100,6 +100,11 @@ private:
       expect_text(operation.thread_name);
     }
     for (auto const& lane : view.lanes()) expect_text(lane.thread_name);
+    for (auto const& hook : view.hooks()) {
+      expect(hook.running_since_ticks != std::uint64_t{0}, "a hook that runs since no time");
+      expect_text(hook.name);
+      expect_text(view.label(hook.ledger_id));
+    }
     for (auto const& failure : view.first_failures()) {
       expect(static_cast<std::size_t>(failure.kind) < kErrorKindCount && static_cast<std::size_t>(failure.layer) < kLayerCount,
              "a first failure of no kind");

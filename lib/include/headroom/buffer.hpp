@@ -72,6 +72,8 @@ struct AllocArguments {
   AllocTag tag{};
   bool typed = true;           ///< counted as alloc_count counts; false: a raw request
   bool needs_runtime = false;  ///< alloc_raw: without one there is no other way
+  /// A later try of a request that was refused: it was counted and its refusal booked, so neither is done again.
+  bool again = false;
 };
 /// Fills `allocation` where it will stay, all of it, unless there is an error: copies would cost more than the books.
 [[nodiscard]] std::optional<Error> allocate(Route& route, AllocArguments const& arguments, std::source_location const& site,
@@ -80,6 +82,8 @@ struct AllocArguments {
 [[nodiscard]] std::optional<Error> allocate(Token& token, AllocArguments const& arguments, std::source_location const& site,
                                             Allocation& allocation);
 [[nodiscard]] Result<void> release(Allocation& allocation);
+/// The same, but a free that the device refused leaves the block live and its owner's: it is counted and not put in quarantine.
+[[nodiscard]] Result<void> release_or_keep(Allocation& allocation);
 void release_or_count(Allocation& allocation) noexcept;  ///< a destructor's release: failures are counted in the books
 [[nodiscard]] bool host_accessible(Allocation const& allocation) noexcept;
 

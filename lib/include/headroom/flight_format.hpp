@@ -1,4 +1,4 @@
-// headroom: the flight file, version 1. This header is the ABI and its specification.
+// headroom: the flight file, version 1. This header is the ABI and its specification; flight_records.hpp has its events.
 // Layer: flight
 //
 // One memory-mapped file per process holds the books of its managers and the last events of its threads. The program updates its
@@ -24,15 +24,12 @@
 // value + 1, so that 0 says "unknown".
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-namespace headroom::flight {
+#include <headroom/flight_records.hpp>
 
-/// A word shared with readers. Same size and layout as a plain 64-bit integer (asserted below).
-using Word = std::atomic<std::uint64_t>;
-static_assert(sizeof(Word) == 8 && alignof(Word) == 8 && Word::is_always_lock_free);
+namespace headroom::flight {
 
 inline constexpr std::uint64_t kMagic = 0x31'54'48'47'4C'46'52'48;  // "HRFLGHT1" read as little-endian bytes
 inline constexpr std::uint16_t kAbiMajor = 1;                       // readers refuse another one, politely
@@ -59,80 +56,6 @@ enum class InFlight : std::uint8_t { none = 0, allocating = 1, freeing = 2, rese
 [[nodiscard]] constexpr std::uint64_t pack_in_flight(InFlight op, std::uint32_t ledger, std::uint64_t bytes) noexcept {
   return (std::uint64_t{static_cast<std::uint8_t>(op)} << 60) | (std::uint64_t{ledger & 0xFFFU} << 44) | (bytes & kBytesMask);
 }
-
-// ── Records ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/// Kinds 1–15 live in the main ring, all others in the journal, so that a flood of allocations never washes away the reasons.
-enum class EventKind : std::uint8_t {
-  none = 0,
-  allocate = 1,  ///< main. word 2 address, 3 bytes·alignment, 4 alloc word after, flag peak when it raised the peak
-  free = 2,      ///< main. as allocate
-  // Lines of a LoggingResource: what passed through one layer of a resource stack. They are about no ledger and change no books; the
-  // same block may have a record of its ledger too. Words 5 and 6 are their own: see the drawing.
-  resource_allocate = 3,  ///< main. word 1 when it was delivered, 2 address, 3 bytes·alignment, 4 stream, 5 and 6 as drawn
-  resource_free = 4,   ///< main. as resource_allocate, but word 1 is when the free was asked for: nobody had the address before
-  refusal = 16,        ///< journal, 2 records. word 5 result = kind and layer; second record: see RefusalTail
-  free_failed = 17,    ///< journal. word 2 address, 3 bytes, 4 alloc word, 5 result; word 6 site
-  peak = 18,           ///< journal. word 4 alloc word at the new peak; written when it moved by 1/256 of the budget or 1 MiB
-  pressure = 19,       ///< journal. word 2 from (8) · to (8) · sequence (48), 3 claimed bytes, 4 limit word
-  hook_begin = 20,     ///< journal. word 2 shortfall, 3 estimate, 4 headroom before; word 5 hook
-  hook_end = 21,       ///< journal, 2 records. word 2 reported, 3 full ns, 4 freed; second: 2 ledger difference, 3 estimate
-  hook_skip = 22,      ///< journal. word 2 shortfall, 3 overhead, 4 headroom; word 5 hook and result
-  budget = 23,         ///< journal. word 2 limit word before, 3 limit word after, 4 claim word
-  reserve = 24,        ///< journal. word 3 bytes, 4 claim word
-  reserve_drop = 25,   ///< journal. word 3 bytes given back, 4 claim word
-  policy = 26,         ///< journal. word 2 step (8) · policy (8), 3 full ns, 4 bytes
-  thread_attach = 27,  ///< journal. word 2 and 3 the thread's name (16 bytes, zero padded)
-  thread_detach = 28,  ///< journal.
-  mark = 29,           ///< journal. word 2 value, word 6 label (directory id)
-  write_off = 30,      ///< journal. as free_failed; the bytes went back to the budget without the driver
-  observed = 31,       ///< journal, 2 records. as refusal, but an observing budget let the request pass
-  resource_refusal = 32,      ///< journal. as resource_allocate, but word 2 is the bytes requested, whole; word 5 has the result
-  resource_free_failed = 33,  ///< journal. as resource_free; word 5 has the result, and the block is still its owner's
-  // Since minor version 2: word 2 bytes that a cache gave back, 3 bytes·alignment of the request that was short, 4 alloc word.
-  trim = 34,  ///< journal
-};
-
-//   word 0   63 … 56  55 … 48  47                               0
-//            │ kind   │ flags  │ record number                  │   stored last; kind is never 0
-//   word 3   63 … 62  61 … 54  53 … 48  47                      0
-//            │ spare  │ 0      │ log2 al│ bytes requested       │   saturating, flag `bytes_saturated`
-//   word 5   63 … 56  55 … 52  51 … 40  39 … 28  27 … 16  15    0
-//            │ spare  │ press. │ result │ hook   │ ledger │ tag │   result: 0 = good, else (kind + 1) · 64 + layer
-//   word 7   63               32 31                             0
-//            │ duration in ns   │ thread id                      │   saturating, flag `duration_saturated`
-//
-// Of a LoggingResource's lines (kinds resource_…; their duration is 0):
-//   word 5   63 … 52  51 … 40  39                 16 15         0
-//            │ spare  │ result │ log                │ tag        │   log: number of the LoggingResource in its process, from 1; the
-//                                                                    directory entry of kind `log` with that number has its name
-//                                                                    tag: the number of an AllocTag in its process, no directory id
-//   word 6   63               32 31                             0
-//            │ of its log       │ of all logs                    │   how many lines this ring got before it, modulo 2^32: a gap in
-//                                                                    the numbers is the exact number of lines that a reader lost
-
-inline constexpr std::uint64_t kFlagPeak = std::uint64_t{1} << 48;
-inline constexpr std::uint64_t kFlagContinues = std::uint64_t{1} << 49;  ///< second half of the record before it
-inline constexpr std::uint64_t kFlagBytesSaturated = std::uint64_t{1} << 50;
-inline constexpr std::uint64_t kFlagDurationSaturated = std::uint64_t{1} << 51;
-inline constexpr std::uint64_t kFlagUntracked = std::uint64_t{1} << 52;  ///< the live table was full
-inline constexpr std::uint64_t kRecordNumberMask = (std::uint64_t{1} << 48) - 1;
-inline constexpr std::uint64_t kRequestedMask = (std::uint64_t{1} << 48) - 1;
-
-inline constexpr unsigned kLogShift = 16;
-inline constexpr std::uint64_t kLogMask = 0xFF'FFFF;  ///< after the shift
-
-inline constexpr std::size_t kRecordWords = 8;
-/// One event: one cache line. Written by the lane's owner, words 1…7 and then 0, each release; read with acquire.
-struct alignas(64) Record {
-  Word words[kRecordWords];
-};
-
-/// Second half of a refusal (flag `continues`): word 1 ticks, and
-///   2 claimed bytes, 3 limit word, 4 peak word, 5 device free + 1, 6 unspent bytes, 7 device code (32) · thread id (32).
-struct RefusalTail {
-  static constexpr std::size_t kClaimed = 2, kLimit = 3, kPeak = 4, kDeviceFree = 5, kUnspent = 6, kCode = 7;
-};
 
 // ── Regions ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,7 +150,8 @@ struct alignas(64) FileHeader {
   Word next_sync_ticks;       // 2152   whoever moves it by CAS writes the next clock sync
   Word syncs_written;         // 2160   fetch_add; sync number k lies in entry k mod count
   Word lanes_used;            // 2168   highest owned lane ever taken + 1
-  char spare2[1920];
+  Word hooks_folded;          // 2176   from minor 2: hooks that found no cell and count in `other`
+  char spare2[1912];
 };
 static_assert(sizeof(FileHeader) == 4096);
 static_assert(offsetof(FileHeader, regions) == 64 && offsetof(FileHeader, wanted_bytes) == 320);
@@ -351,7 +275,16 @@ struct alignas(64) LedgerTallies {
   Word observed;           // requests that an observing budget would have refused
   Word write_offs;
   Word retries;
-  Word spare[84];
+  // Guards, from minor 2.
+  Word policy_runs[kOomPolicyCount];  // [policy]: requests about which it was asked, after hooks if there are any
+  Word recoveries[kOomPolicyCount];   // [policy in force]: requests that were refused, and granted after hooks or policy
+  Word hook_runs;                     // for requests of this ledger
+  Word hook_freed_bytes;              // really freed by them
+  Word policy_waits;                  // requests that waited for room
+  Word policy_wait_ns;                // … how long, in all
+  Word checkpoints;                   // runs of the on_oom callback
+  Word gave_up;                       // requests of guards that failed for good after something was tried
+  Word spare[70];
 };
 static_assert(sizeof(LedgerTallies) == 2048);
 
@@ -390,18 +323,26 @@ static_assert(sizeof(TagCell) == 32);
 
 // Hooks and first failures ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// Totals of one hook; shared words, fetch_add relaxed (hooks are rare and slow).
+/// Totals of one hook; shared words, fetch_add relaxed (hooks are rare and slow). The last cell is `other`: hooks that found no cell
+/// of their own, of any ledger (parent 0); of those that run at once it shows one.
+/// A hook that runs longer than its limit may keep its thread for ever: `running_since_ticks` says so while it lasts.
 struct alignas(64) HookCell {
-  Word directory_id;
-  Word runs;
-  Word skips;
-  Word errors;
+  Word directory_id;  // 0 = free; release, after all other words are zero
+  Word runs;          // that ended, whatever way
+  Word skips;         // its overhead was above the headroom
+  Word errors;        // runs that threw
   Word reported_bytes;
-  Word freed_bytes;
-  Word running_since_ticks;  // 0 = not running
-  Word busy_skips;
+  Word freed_bytes;          // on the hook's thread during its runs
+  Word running_since_ticks;  // 0 = not running; release, after the two words below
+  Word busy_skips;           // it ran elsewhere for longer than its limit
   Word duration_ns;
-  Word spare[15];
+  // From minor 2.
+  Word running_thread;   // the thread of the run since then
+  Word limit_ns;         // of that run; 0 before the first
+  Word overruns;         // runs longer than their limit, counted when that is noticed
+  Word estimated_bytes;  // sum of the hook's estimates over its runs
+  Word ended;            // 1 = its hook is gone: kept for the sum over the hooks of its name and ledger, one of which still lives
+  Word spare[10];
   Word duration_histogram[kDurationBuckets];
 };
 static_assert(sizeof(HookCell) == 512);

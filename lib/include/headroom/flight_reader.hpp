@@ -94,6 +94,16 @@ struct CounterSums {
   std::array<std::uint64_t, kUseBuckets> use_histogram{};
 };
 
+/// What the guards of a ledger did; zeros where there is none, and in files of an earlier minor version.
+struct GuardTallies {
+  std::array<std::uint64_t, kOomPolicyCount> policy_runs{};  ///< by policy: requests about which it was asked
+  std::array<std::uint64_t, kOomPolicyCount> recoveries{};   ///< by policy in force: refused, and granted after hooks or policy
+  std::uint64_t gave_up = 0;                                 ///< … and failed for good after something was tried
+  std::uint64_t hook_runs = 0, hook_freed_bytes = 0;
+  std::uint64_t policy_waits = 0, policy_wait_ns = 0;
+  std::uint64_t checkpoints = 0;  ///< runs of the on_oom callback
+};
+
 /// One ledger at one reading. allocated ≤ claimed and allocated ≤ peak always hold here.
 struct LedgerSnapshot {
   std::uint32_t cell = 0;
@@ -125,6 +135,8 @@ struct LedgerSnapshot {
   std::array<std::uint64_t, kErrorKindCount> free_failures{};
   std::array<std::array<std::uint64_t, 5>, 5> transitions{};
   std::uint64_t observed = 0, write_offs = 0, retries = 0;
+  GuardTallies guard;
+  std::uint64_t waiters = 0;      ///< requests that wait for room in this budget now
   std::vector<TagSnapshot> tags;  ///< by bytes, largest first
 
   [[nodiscard]] std::uint64_t failures() const noexcept;                  ///< sum of refusals
@@ -168,6 +180,24 @@ struct FirstFailureInfo {
   std::optional<std::uint64_t> limit, device_free;
 };
 
+/// Totals of one hook, as the program counted them, and the run that is going on. A hook that is registered under the name of one that
+/// ended, while another of that name lives, goes on with the ended one's figures: sums over a name do not fall while it has hooks.
+struct HookSnapshot {
+  std::uint32_t cell = 0;
+  std::uint32_t directory_id = 0;  ///< as in Event::hook()
+  std::uint32_t ledger_id = 0;     ///< directory id of its manager's ledger; 0: `other`, of any
+  std::string name;
+  std::int64_t priority = 0;
+  std::uint64_t runs = 0, errors = 0, overruns = 0;
+  std::uint64_t skips = 0, busy_skips = 0;  ///< overhead above the headroom; running elsewhere for too long
+  std::uint64_t reported_bytes = 0, estimated_bytes = 0, freed_bytes = 0, duration_ns = 0;
+  std::array<std::uint64_t, kDurationBuckets> duration_histogram{};
+  std::optional<std::uint64_t> running_since_ticks;  ///< absent: it does not run
+  std::uint64_t running_thread = 0;                  ///< while it runs; 0 unknown
+  std::uint64_t limit_ns = 0;                        ///< of its present or last run; 0 before the first
+  bool ended = false;                                ///< no longer registered: see FlightView::all_hooks()
+};
+
 class MappedFlight;  // the checked mapping behind a view
 
 class FlightView {
@@ -203,6 +233,10 @@ public:
   [[nodiscard]] std::vector<InFlightOperation> in_flight() const;
   [[nodiscard]] std::vector<LaneInfo> lanes() const;
   [[nodiscard]] std::vector<FirstFailureInfo> first_failures() const;
+  /// The hooks that are registered, in the order of their cells; of a dead process those that were.
+  [[nodiscard]] std::vector<HookSnapshot> hooks() const;
+  /// Also those that have ended while another hook of their name and ledger lived on: for sums over a name.
+  [[nodiscard]] std::vector<HookSnapshot> all_hooks() const;
 
 private:
   friend class EventReader;
@@ -237,6 +271,16 @@ struct Event {
   [[nodiscard]] std::uint32_t result() const noexcept { return static_cast<std::uint32_t>((words[5] >> 40) & 0xFFFU); }
   [[nodiscard]] std::optional<ErrorKind> error_kind() const noexcept;  ///< from the result field; nothing when it was good
   [[nodiscard]] std::optional<Layer> error_layer() const noexcept;
+  /// Of a policy record; a step of a later version is `none`.
+  [[nodiscard]] PolicyStep policy_step() const noexcept {
+    const std::uint64_t step = words[2] & 0xFFU;
+    return step < kPolicyStepCount ? static_cast<PolicyStep>(step) : PolicyStep::none;
+  }
+  /// … the number of the policy: see PolicyStep.
+  [[nodiscard]] std::uint8_t policy_kind() const noexcept { return static_cast<std::uint8_t>(words[2] >> 8); }
+  /// Of a hook's end.
+  [[nodiscard]] bool hook_threw() const noexcept { return (words[0] & kFlagHookThrew) != 0; }
+  [[nodiscard]] bool hook_overran() const noexcept { return (words[0] & kFlagHookOverran) != 0; }
   [[nodiscard]] std::uint32_t duration_ns() const noexcept { return static_cast<std::uint32_t>(words[7] >> 32); }
   [[nodiscard]] std::uint32_t thread() const noexcept { return static_cast<std::uint32_t>(words[7]); }
 };

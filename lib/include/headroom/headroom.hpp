@@ -12,6 +12,7 @@
 #include <headroom/fault_resource.hpp>
 #include <headroom/flight_publish.hpp>
 #include <headroom/gpu_devices.hpp>
+#include <headroom/guard.hpp>
 #include <headroom/host_resource.hpp>
 #include <headroom/launch.hpp>
 #include <headroom/log_follower.hpp>

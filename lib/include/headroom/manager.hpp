@@ -34,6 +34,7 @@ namespace headroom {
 
 namespace manager {
 class DoorCore;
+struct RouteAccess;
 }  // namespace manager
 
 /// The result of recomputing the books from the live table.
@@ -168,6 +169,7 @@ public:
 
 private:
   friend class manager::DoorCore;
+  friend struct manager::RouteAccess;
   explicit GpuMemoryManager(manager::Route& route) noexcept;
   manager::Route* route_;
 };

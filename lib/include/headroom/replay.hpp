@@ -28,6 +28,7 @@
 
 #include <headroom/device.hpp>
 #include <headroom/error.hpp>
+#include <headroom/guard.hpp>
 #include <headroom/manager.hpp>
 #include <headroom/trace.hpp>
 
@@ -91,6 +92,9 @@ struct ReplayOptions {
   std::uint64_t loops = 1;
   std::optional<std::uint64_t> stop_after;  ///< ends after so many records, over all loops; what is live then stays live
   std::vector<StreamId> streams;            ///< the device's stream for each of stream_ids(); missing ones are the default stream
+  /// Requests go through its hooked door, and what it does about shortages is part of the replay. Of the manager that is replayed
+  /// through; absent: requests go to the manager itself.
+  std::optional<MemoryGuard> guard{};
   std::atomic<bool> const* stop = nullptr;  ///< true ends the replay soon; may be set by a signal handler
   ReplayProgress* progress = nullptr;
 };
@@ -142,8 +146,9 @@ private:
 inline constexpr std::size_t kMaxReplayThreads = 1024;
 
 /// Replays `history` through `manager`, which nobody else should use meanwhile: peak and live figures are the manager's. One
-/// recorded thread runs in the calling thread. Errors: invalid_argument (speed, stretch or loops of nothing), unsupported (more
-/// than kMaxReplayThreads recorded threads), io (a thread cannot be started). Refusals are figures, not errors.
+/// recorded thread runs in the calling thread. Errors: invalid_argument (speed, stretch or loops of nothing, a guard of another
+/// manager), unsupported (more than kMaxReplayThreads recorded threads), io (a thread cannot be started). Refusals are figures, not
+/// errors.
 [[nodiscard]] Result<ReplayResult> replay(TraceHistory const& history, GpuMemoryManager manager, ReplayOptions const& options);
 
 }  // namespace headroom

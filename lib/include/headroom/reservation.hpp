@@ -47,6 +47,7 @@ struct Token {
 void release_token(Token& token) noexcept;  ///< once or often; the last allocation under way gives the rest back
 void end_token(Token& token) noexcept;      ///< release, and the handle goes
 void move_token(Token& from, Token& to) noexcept;
+struct TokenAccess;
 }  // namespace manager
 
 class GpuMemoryReservation {
@@ -102,6 +103,7 @@ public:
 
 private:
   friend class GpuMemoryManager;
+  friend struct manager::TokenAccess;
   [[nodiscard]] std::uint64_t state() const noexcept { return token_.state.load(std::memory_order_relaxed); }
   manager::Token token_;
 };

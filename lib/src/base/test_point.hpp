@@ -34,6 +34,7 @@ enum class TestPoint : std::uint8_t {
   unclaim_before_judge,    ///< waiters were woken, the pressure state is the old one
   budget_before_wake,      ///< the new limit is in force, nobody knows
   pressure_before_record,  ///< the state changed, its event is not written
+  wait_before_epoch,       ///< announced, neither epoch nor policy read
   wait_before_sleep,       ///< announced, epoch read, claim refused: about to sleep
   lane_before_give_back,   ///< a thread ends: its kept slots were returned, its lane is still its own
   // Reservations.
@@ -54,8 +55,16 @@ enum class TestPoint : std::uint8_t {
   claim_before_exchange,  ///< the request was found to fit, nothing is taken yet
   // Followers of a log.
   flush_asked,  ///< the follower's thread will see the wish. Its mutex is held: a handler may not wait for that thread
+  // Notices of pressure.
+  pressure_before_note,    ///< the change's event is written, nobody who listens can know of it yet
+  notices_before_give_up,  ///< everything was told, the right to tell is about to be given up
+  notices_after_give_up,   ///< … was given up; about to look once more
+  // Hooks and listeners that run elsewhere. Passed under the list's mutex: a handler may note that, and must not wait.
+  hook_before_wait,
+  removal_before_wait,
+  listeners_locked,  ///< the mutex over a list of listeners was taken. A handler that waits keeps all that need it
 };
-inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::flush_asked) + 1;
+inline constexpr std::uint8_t kTestPointCount = static_cast<std::uint8_t>(TestPoint::listeners_locked) + 1;
 
 #ifdef HEADROOM_TEST_POINTS
 inline constexpr bool kTestPoints = true;

@@ -3,9 +3,9 @@
 #include <bitset>
 #include <charconv>
 #include <cstring>
-#include <deque>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -41,7 +41,33 @@ public:
   DirectoryLock& operator=(DirectoryLock const&) = delete;
 };
 
-std::deque<std::uint32_t>* closed_entries = nullptr;  // oldest first; never freed: exit order must not matter
+/// Entries that may be used again, oldest first. It has room for every entry from the first one on that can be closed: closing, which
+/// destructors do, needs no memory. Not made for sites, whose names a signal handler may add while it interrupts malloc.
+class ClosedEntries {
+public:
+  void make_room() {
+    if (!next_) next_ = std::make_unique<std::uint32_t[]>(recorder.geometry[Region::directory].count);
+  }
+  void put(std::uint32_t id) noexcept {
+    next_[id] = 0;
+    (last_ != 0 ? next_[last_] : first_) = id;
+    last_ = id;
+  }
+  /// 0 when there is none: entry 0 is never used.
+  [[nodiscard]] std::uint32_t take() noexcept {
+    const std::uint32_t id = first_;
+    if (id == 0) return 0;
+    first_ = next_[id];
+    if (first_ == 0) last_ = 0;
+    return id;
+  }
+
+private:
+  std::unique_ptr<std::uint32_t[]> next_;  // by entry: the one that was closed after it
+  std::uint32_t first_ = 0, last_ = 0;
+};
+
+ClosedEntries* closed_entries = nullptr;  // never freed: exit order must not matter
 std::map<std::string, std::uint32_t, std::less<>>* marks = nullptr;
 std::map<std::pair<std::uint32_t, std::string>, TagPlace>* tags = nullptr;  // of open ledgers
 std::uint32_t sites_used = 0;
@@ -66,12 +92,10 @@ std::uint32_t add_locked(EntryKind kind, std::uint32_t parent, std::uint64_t num
   // Fresh entries first: old events keep their names as long as possible.
   if (used < recorder.geometry[Region::directory].count) {
     id = used;
-  } else if (closed_entries != nullptr && !closed_entries->empty()) {
-    id = closed_entries->front();
-    closed_entries->pop_front();
-  } else {
-    return 0;
+  } else if (closed_entries != nullptr) {
+    id = closed_entries->take();
   }
+  if (id == 0) return 0;  // entry 0 means none
   DirectoryEntry& entry = recorder.directory[id];
   const auto generation = static_cast<std::uint32_t>(entry.state.load(std::memory_order_relaxed) >> 32) + 1;
   entry.state.store(pack_entry(generation, kind, EntryState::writing), std::memory_order_release);
@@ -84,12 +108,17 @@ std::uint32_t add_locked(EntryKind kind, std::uint32_t parent, std::uint64_t num
   return id;
 }
 
-void close_locked(std::uint32_t id) {
+// Before an entry is added that will be closed.
+void make_room_to_close() {
+  if (closed_entries == nullptr) closed_entries = new ClosedEntries;
+  closed_entries->make_room();
+}
+
+void close_locked(std::uint32_t id) noexcept {
   DirectoryEntry& entry = recorder.directory[id];
   const std::uint64_t state = entry.state.load(std::memory_order_relaxed);
   entry.state.store((state & ~std::uint64_t{0xFF}) | static_cast<std::uint8_t>(EntryState::closed), std::memory_order_release);
-  if (closed_entries == nullptr) closed_entries = new std::deque<std::uint32_t>;
-  closed_entries->push_back(id);
+  closed_entries->put(id);
 }
 
 // Open addressing from (file pointer, line) to directory id. Written under the mutex, id first and key last (release); read without
@@ -159,8 +188,10 @@ std::uint32_t add_site(std::source_location const& site, std::uint64_t key, std:
 
 std::uint32_t add_entry(EntryKind kind, std::uint32_t parent, std::uint64_t number, std::uint64_t payload,
                         std::string_view label) {
+  const std::string clean = valid_utf8(label, kLabelBytes - 1);
   const DirectoryLock lock;
-  return add_locked(kind, parent, number, payload, valid_utf8(label, kLabelBytes - 1));
+  make_room_to_close();
+  return add_locked(kind, parent, number, payload, clean);
 }
 
 void close_entry(std::uint32_t id) noexcept {
@@ -202,6 +233,7 @@ TagPlace add_tag(std::uint32_t ledger_entry, std::string_view label) noexcept {
     const DirectoryLock lock;
     if (tags == nullptr) tags = new std::map<std::pair<std::uint32_t, std::string>, TagPlace>;
     // All that may throw comes first.
+    make_room_to_close();
     const auto [known, added] = tags->try_emplace(std::pair{ledger_entry, std::move(text)});
     if (!added) return known->second;
     std::size_t cell = 0;

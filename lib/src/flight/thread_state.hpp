@@ -32,10 +32,17 @@ struct ThreadState {
   std::uint32_t in_flight_depth = 0;  ///< operations open on this thread: only the outermost owns the lane's word
   std::uint32_t cached_slots = 0;     ///< how many of slot_cache are filled
   std::uint32_t slot_cache[kSlotCache]{};
+  /// While it is a ledger's cell, what this thread takes from that ledger and frees to it is added up here: what a hook really freed.
+  /// This thread only.
+  LedgerCell const* watched_ledger = nullptr;
+  std::uint64_t watched_taken_bytes = 0;
+  std::uint64_t watched_freed_bytes = 0;
   std::uint16_t scoped_tag = 0;
   LanePhase phase = LanePhase::fresh;
   /// True while the thread writes single-writer words. Read by its own signal handlers only: relaxed plus signal fences.
   std::atomic<bool> writing{false};
+  /// This thread changed a pressure state that somebody listens to: told when its outermost operation is over. As `writing`.
+  std::atomic<bool> notices_due{false};
 
   /// A nested operation (a signal handler's above all) may have interrupted the cache's owner half way through a change of it.
   [[nodiscard]] bool may_cache_slots() const noexcept { return phase == LanePhase::owned && in_flight_depth <= 1; }

@@ -80,6 +80,16 @@ void take_tallies(LedgerTallies const& tallies, LedgerSnapshot& ledger) {
   }
   ledger.observed = load(tallies.observed);
   ledger.write_offs = load(tallies.write_offs);
+  for (std::size_t policy = 0; policy < kOomPolicyCount; ++policy) {
+    ledger.guard.policy_runs[policy] = load(tallies.policy_runs[policy]);
+    ledger.guard.recoveries[policy] = load(tallies.recoveries[policy]);
+  }
+  ledger.guard.gave_up = load(tallies.gave_up);
+  ledger.guard.hook_runs = load(tallies.hook_runs);
+  ledger.guard.hook_freed_bytes = load(tallies.hook_freed_bytes);
+  ledger.guard.policy_waits = load(tallies.policy_waits);
+  ledger.guard.policy_wait_ns = load(tallies.policy_wait_ns);
+  ledger.guard.checkpoints = load(tallies.checkpoints);
   ledger.retries = load(tallies.retries);
 }
 
@@ -94,6 +104,7 @@ void take_figures(LedgerCell const& cell, LedgerSnapshot& ledger) {
   ledger.failed_frees = load(cell.failed_frees);
   ledger.failed_free_bytes = load(cell.failed_free_bytes);
   ledger.sentinel_bytes = load(cell.sentinel_bytes);
+  ledger.waiters = load(cell.waiters);
   ledger.device_total = optional_figure(cell.device_total);
   ledger.device_free = optional_figure(cell.device_free);
   ledger.device_outside = optional_figure(cell.device_outside);

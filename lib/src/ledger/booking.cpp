@@ -61,7 +61,8 @@ std::uint64_t Ledger::book_allocation(LaneSection const& section, Booking const&
   const auto count = counters(section);
   count.add(count->allocations, 1);
   count.add(count->allocation_bytes, booking.bytes);
-  count.add(booking.typed ? count->typed_requests : count->raw_requests, 1);
+  if (booking.counted) [[likely]]
+    count.add(booking.typed ? count->typed_requests : count->raw_requests, 1);
   count.add(count->allocation_ns, duration_ns);
   count.add(count->size_histogram[log2_bucket<kSizeBuckets>(booking.bytes)], 1);
   count.add(count->duration_histogram[log2_bucket<kDurationBuckets>(duration_ns)], 1);
@@ -70,6 +71,7 @@ std::uint64_t Ledger::book_allocation(LaneSection const& section, Booking const&
     count.add(count->use_histogram[bucket < kUseBuckets ? bucket : kUseBuckets - 1], 1);
   }
   change_tag(section, booking.tag, booking.bytes, 1);
+  note_taken(section.thread(), booking.bytes);
 
   test_point(TestPoint::book_before_peak);
   const bool new_peak = Steps::raise_peak(cell_->peak, booking.alloc_word);
@@ -117,6 +119,7 @@ void Ledger::book_free(LaneSection const& section, Booking const& booking, Event
   count.add(count->deallocation_bytes, booking.bytes);
   count.add(count->free_ns, duration_ns);
   change_tag(section, booking.tag, std::uint64_t{0} - booking.bytes, 0);
+  note_freed(section.thread(), booking.bytes);
   unclaim(booking.bytes, section);
   test_point(TestPoint::free_after_unclaim);
   if (kind == EventKind::write_off) tallies_->write_offs.fetch_add(1, std::memory_order_relaxed);
@@ -193,8 +196,8 @@ void Ledger::book_free_failure(LaneSection const& section, Booking const& bookin
   emit(section, EventKind::free_failed, draft);
 }
 
-void Ledger::book_misuse(LaneSection const& section, Booking const& booking, ErrorKind kind) noexcept {
-  book_free_failure(section, booking, kind, Layer::manager);
+void Ledger::book_misuse(LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept {
+  book_free_failure(section, booking, kind, layer);
   misuses_.fetch_add(1, std::memory_order_release);
 }
 
@@ -247,6 +250,11 @@ void Ledger::judge_pressure(LaneSection const& section) noexcept {
         draft.words[5] = Subject{.ledger = record_id(), .pressure = change.to}.pack();
         draft.words[7] = pack_duration(0, section.thread().thread_id);
         emit(section, EventKind::pressure, draft);
+        if (PressureObserver* const listening = observer_.load(std::memory_order_seq_cst); listening != nullptr) [[unlikely]] {
+          test_point(TestPoint::pressure_before_note);
+          listening->note(notice_base() + change.sequence, change.from, change.to);
+          section.thread().notices_due.store(true, std::memory_order_relaxed);
+        }
       });
 }
 

@@ -77,6 +77,7 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   // alloc's operation number goes on, so that a tag cell's old peak_seen never equals a new peak.
   words.peak.store(words.alloc.load(std::memory_order_relaxed), std::memory_order_relaxed);
   words.limit.store(limit_word_of(budget), std::memory_order_seq_cst);
+  notice_base_.store(notice_number(), std::memory_order_relaxed);
   words.pressure.store(0, std::memory_order_relaxed);
   words.pressure_margin.store(0, std::memory_order_relaxed);
   words.journal_peak.store(0, std::memory_order_relaxed);

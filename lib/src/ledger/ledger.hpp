@@ -29,6 +29,7 @@
 #include "flight/live_table.hpp"
 #include "flight/thread_state.hpp"
 #include "ledger/device_terms.hpp"
+#include "ledger/observer.hpp"
 #include "ledger/protocol.hpp"
 
 namespace headroom::ledger {
@@ -48,6 +49,7 @@ struct Booking {
   std::uint32_t site = 0;
   std::uint32_t slot = flight::kNoSlot;
   bool typed = true;
+  bool counted = true;  ///< false: a later try of a request that was counted when it was refused
 };
 
 /// What is booked about a request that failed.
@@ -64,7 +66,7 @@ struct Refusal {
   flight::TagPlace tag{};
   std::uint32_t site = 0;
   bool typed = true;
-  bool counted = true;    ///< false: a reservation, which is no request for memory
+  bool counted = true;    ///< false: a reservation, which is no request for memory, or a request that was counted before
   bool observed = false;  ///< it passed; an enforcing budget would have refused it
 };
 
@@ -112,7 +114,8 @@ public:
   void book_refusal(flight::LaneSection const& section, Refusal const& refusal) noexcept;
   void book_free_failure(flight::LaneSection const& section, Booking const& booking, ErrorKind kind, Layer layer) noexcept;
   /// A free that the manager refused by itself: the device never heard of it.
-  void book_misuse(flight::LaneSection const& section, Booking const& booking, ErrorKind kind) noexcept;
+  void book_misuse(flight::LaneSection const& section, Booking const& booking, ErrorKind kind,
+                   Layer layer = Layer::manager) noexcept;
   /// … how often.
   [[nodiscard]] std::uint64_t misuses() const noexcept { return misuses_.load(std::memory_order_acquire); }
   /// A cache below gave bytes back because a request was short. Before the record of that request's outcome.
@@ -124,8 +127,23 @@ public:
   void book_account_allocation(flight::LaneSection const& section, Booking const& booking) noexcept;
   /// An accepted free; its bytes stay claimed and allocated until they are returned.
   void book_account_free(flight::LaneSection const& section, flight::TagPlace tag, std::uint64_t bytes) noexcept;
-  /// Brings the pressure state in line with claim and limit; transitions become events.
+  /// Whoever waits on the epoch looks again: after each decrease of claim, each change of limit and of policy.
+  void wake_waiters() noexcept;
+  /// Brings the pressure state in line with claim and limit; transitions become events, and notices for the observer.
   void judge_pressure(flight::LaneSection const& section) noexcept;
+
+  // ── who hears of pressure ──
+
+  /// Observers live as long as the process, and so does the bond: the first one stays. Returns the ledger's observer.
+  PressureObserver& observe(PressureObserver& observer) noexcept;
+  [[nodiscard]] PressureObserver* observer() const noexcept { return observer_.load(std::memory_order_acquire); }
+  /// How notices are numbered: on and on over the lives of a reused ledger, where the pressure word's sequence begins anew.
+  [[nodiscard]] std::uint64_t notice_number() const noexcept {
+    return notice_base() + (cell_->pressure.load(std::memory_order_seq_cst) >> 8);
+  }
+  [[nodiscard]] std::uint64_t notice_base() const noexcept { return notice_base_.load(std::memory_order_relaxed); }
+  /// Hysteresis of the notified state: bytes, 0 = none; absent = 1 % of the budget. Judges, and delivers what that changed.
+  void set_pressure_margin(std::optional<std::uint64_t> bytes) noexcept;
 
   // ── reservations: bytes claimed ahead of their use ──
 
@@ -197,7 +215,15 @@ private:
                   std::uint64_t allocations) noexcept;
   void note_peak(flight::LaneSection const& section, Booking const& booking) noexcept;
   void set_scales(MemoryBudget budget) noexcept;
-  void wake_waiters() noexcept;
+  // For the hook that this thread may be running.
+  void note_taken(flight::ThreadState& thread, std::uint64_t bytes) const noexcept {
+    if (thread.watched_ledger == cell_) [[unlikely]]
+      thread.watched_taken_bytes += bytes;
+  }
+  void note_freed(flight::ThreadState& thread, std::uint64_t bytes) const noexcept {
+    if (thread.watched_ledger == cell_) [[unlikely]]
+      thread.watched_freed_bytes += bytes;
+  }
   void book_budget_change(flight::LaneSection const& section, std::uint64_t before, std::uint64_t after) noexcept;
   [[nodiscard]] flight::CountersRef<flight::LedgerCounters> counters(flight::LaneSection const& section) const noexcept;
   [[nodiscard]] PressureLevel pressure_state() const noexcept {
@@ -216,6 +242,10 @@ private:
   // Derived from the limit for figures that need no exactness: read and written relaxed.
   std::atomic<double> use_scale_{0.0};             // buckets for each byte claimed
   std::atomic<std::uint64_t> peak_step_{1 << 20};  // how far a peak moves before the journal hears of it
+  // Set once, by observe(); read by whoever made a transition. seq_cst: a transition after observe() returned has it.
+  std::atomic<PressureObserver*> observer_{nullptr};
+  // Written by open(), while nobody else has the ledger; read by operations, which come after. Relaxed.
+  std::atomic<std::uint64_t> notice_base_{0};
   // Frees that this ledger's manager refused by itself: written by whoever refuses one, after the failure was counted (release), read
   // before those counts (acquire), so that it never exceeds them.
   std::atomic<std::uint64_t> misuses_{0};
@@ -260,6 +290,7 @@ public:
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     --thread_.in_flight_depth;
+    deliver_notices_if_due(thread_);
   }
 
 private:

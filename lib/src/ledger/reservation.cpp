@@ -37,6 +37,7 @@ ClaimResult Ledger::reserve(std::uint64_t bytes) noexcept {
 }
 
 void Ledger::book_reservation(LaneSection const& section, std::uint64_t bytes) noexcept {
+  note_taken(section.thread(), bytes);
   judge_pressure(section);
   emit(section, EventKind::reserve,
        reservation_draft(EventKind::reserve, bytes, cell_->claim.load(std::memory_order_relaxed), record_id(), pressure_state(),
@@ -66,6 +67,7 @@ void Ledger::drop_reservation(LaneSection const& section, std::uint64_t rest) no
   cell_->unspent.fetch_sub(rest, std::memory_order_acq_rel);
   cell_->unspent_reservations.fetch_sub(1, std::memory_order_relaxed);
   test_point(TestPoint::drop_after_unspent);
+  note_freed(section.thread(), rest);
   unclaim(rest, section);
   test_point(TestPoint::drop_after_unclaim);
   emit(section, EventKind::reserve_drop,

@@ -95,7 +95,8 @@ template <class Funds>
                         .alignment = std::max(arguments.alignment, kMinimumAlignment),
                         .tag = tag,
                         .place = ledger.tag_place(tag),
-                        .site = flight::intern_site(site)};
+                        .site = flight::intern_site(site),
+                        .counted = !arguments.again};
   if (arguments.needs_runtime && !route.has_runtime())
     return refuse_at_once(request, ErrorKind::no_runtime, no_runtime_message());
   if (!bytes) return refuse_at_once(request, ErrorKind::overflow, overflow_message(arguments.count, arguments.element_bytes));
@@ -124,7 +125,7 @@ template <class Funds>
                            .reserved = Funds::kReserved && route.has_runtime()};
   Result<Block> block = ask_for_block(route.resource(), asked);
   if (!block) [[unlikely]] {
-    block = ask_again_if_short(request, asked, std::move(block));
+    block = ask_again_if_short(route, asked, request.place, std::move(block));
   }
   if (!block) [[unlikely]] {
     funds.give_back(request);
@@ -160,7 +161,8 @@ template <class Funds>
                                                                 .tag = request.place,
                                                                 .site = request.site,
                                                                 .slot = slot,
-                                                                .typed = arguments.typed});
+                                                                .typed = arguments.typed,
+                                                                .counted = request.counted});
   return std::nullopt;
 }
 

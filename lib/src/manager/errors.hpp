@@ -20,6 +20,10 @@ using ledger::add_holders;
 /// A refusal by a layer below: the device's figures, and those of a budget there instead of our own.
 void take_figures(ledger::Refusal& refusal, Error const& error) noexcept;
 [[nodiscard]] Error forked_child_error() noexcept;
+/// Memory was wanted and there was none: a budget's or the device's. Everything else cannot be mended by freeing.
+[[nodiscard]] constexpr bool is_shortage(Error const& error) noexcept {
+  return error.kind == ErrorKind::over_budget || error.kind == ErrorKind::device_out_of_memory;
+}
 [[nodiscard]] std::string other_device_message(Device const& of_runtime, Device const& of_manager);
 [[nodiscard]] std::string no_runtime_message() noexcept;
 [[nodiscard]] std::string overflow_message(std::uint64_t count, std::uint64_t element_bytes) noexcept;

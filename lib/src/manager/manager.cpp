@@ -180,6 +180,7 @@ std::uint64_t GpuMemoryManager::write_off_failed_deallocations() {
 void GpuMemoryManager::set_budget(MemoryBudget budget) {
   route_->ledger().set_budget(budget);
   refresh_device_figures();
+  ledger::deliver_notices_if_due(flight::this_thread());
 }
 
 void GpuMemoryManager::refresh_device_figures() const noexcept {

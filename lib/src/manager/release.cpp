@@ -133,6 +133,39 @@ Result<void> release(Allocation& allocation) {
   return freed;
 }
 
+Result<void> release_or_keep(Allocation& allocation) {
+  if (allocation.route == nullptr) return success();
+  if (flight::in_forked_child()) {
+    allocation.clear();
+    return success();
+  }
+  flight::ThreadState& thread = flight::this_thread();
+  const std::uint64_t start_ticks = ticks_now();
+  Route& route = *allocation.route;
+  ledger::InFlightScope in_flight{thread, route.ledger(), InFlight::freeing, allocation.bytes, start_ticks};
+  if (is_tracked(allocation) && !flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)) {
+    return refuse_misuse(allocation, thread, start_ticks);
+  }
+  test_point(TestPoint::free_before_driver);
+  Result<void> freed = ask_resource(allocation);
+  test_point(TestPoint::free_after_driver);
+  if (freed) {
+    book_success(allocation, thread, start_ticks, EventKind::free);
+    allocation.clear();
+    in_flight.end();
+    route.core().note_freed(route);
+    return freed;
+  }
+  if (is_tracked(allocation)) {
+    // As it was: nobody else can have moved a slot that says `freeing`.
+    static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::live));
+  }
+  const LaneSection section{thread};
+  allocation.route->ledger().book_free_failure(section, booking_of(allocation, start_ticks), freed.error().kind,
+                                               freed.error().layer);
+  return freed;
+}
+
 void release_or_count(Allocation& allocation) noexcept {
   if (allocation.route == nullptr) return;
   // The failure was counted and the block kept for a retry: a destructor has nobody to tell.

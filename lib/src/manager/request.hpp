@@ -25,7 +25,7 @@ struct Request {
   std::uint16_t tag = 0;
   flight::TagPlace place;
   std::uint32_t site = 0;
-  bool counted = true;  ///< false: a reservation, which is no request for memory
+  bool counted = true;  ///< false: a reservation, which is no request for memory, or one that was counted before
 };
 
 [[nodiscard]] ledger::Refusal refusal_of(Request const& request, ErrorKind kind, Layer layer,

@@ -69,12 +69,15 @@ std::optional<Error> reserve(Request const& request) {
 
 }  // namespace
 
-Result<GpuMemoryReservation> GpuMemoryManager::reserve_bytes(std::uint64_t bytes, std::source_location const& site) const {
-  if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
+namespace manager {
+
+// `again`: nobody asked for it just now, so that a refusal for lack of memory is no event.
+Result<GpuMemoryReservation> make_reservation(Route& route, std::uint64_t bytes, bool again, std::source_location const& site) {
+  if (flight::in_forked_child()) return tl::unexpected{forked_child_error()};
   flight::ThreadState& thread = flight::this_thread();
-  ledger::Ledger& ledger = route_->ledger();
-  const manager::AllocArguments arguments{.count = bytes, .typed = false};
-  const Request request{.route = *route_,
+  ledger::Ledger& ledger = route.ledger();
+  const AllocArguments arguments{.count = bytes, .typed = false, .again = again};
+  const Request request{.route = route,
                         .thread = thread,
                         .arguments = arguments,
                         .start_ticks = ticks_now(),
@@ -84,19 +87,25 @@ Result<GpuMemoryReservation> GpuMemoryManager::reserve_bytes(std::uint64_t bytes
                         .site = flight::intern_site(site),
                         .counted = false};
   if (bytes > ledger::kBytesMask) {
-    return tl::unexpected{refuse_at_once(request, ErrorKind::overflow, manager::too_large_message(bytes))};
+    return tl::unexpected{refuse_at_once(request, ErrorKind::overflow, too_large_message(bytes))};
   }
   if (bytes != 0) {
     const ledger::InFlightScope in_flight{thread, ledger, flight::InFlight::reserving, bytes, request.start_ticks};
     if (auto error = reserve(request)) return tl::unexpected{std::move(*error)};
   }
   Result<GpuMemoryReservation> reservation{tl::in_place};
-  manager::Token& token = reservation->token_;
-  route_->add_handle();
-  token.route = route_;
+  Token& token = TokenAccess::of(*reservation);
+  route.add_handle();
+  token.route = &route;
   token.total = bytes;
   token.state.store(bytes, std::memory_order_release);
   return reservation;
+}
+
+}  // namespace manager
+
+Result<GpuMemoryReservation> GpuMemoryManager::reserve_bytes(std::uint64_t bytes, std::source_location const& site) const {
+  return manager::make_reservation(*route_, bytes, false, site);
 }
 
 }  // namespace headroom

@@ -10,20 +10,20 @@ namespace {
 
 class AskRoute final : public device::SecondTry {
 public:
-  AskRoute(Request const& request, AllocRequest const& asked) noexcept : request_{request}, asked_{asked} {}
+  AskRoute(Route& route, AllocRequest const& asked, flight::TagPlace place) noexcept
+      : route_{route}, asked_{asked}, place_{place} {}
 
-  [[nodiscard]] Result<Block> ask() noexcept override { return ask_for_block(request_.route.resource(), asked_); }
+  [[nodiscard]] Result<Block> ask() noexcept override { return ask_for_block(route_.resource(), asked_); }
   void trimmed(std::uint64_t bytes) noexcept override {
-    const flight::LaneSection section{request_.thread};
-    request_.route.ledger().book_trim(section, bytes, request_.bytes, request_.alignment, request_.place);
+    const flight::LaneSection section{flight::this_thread()};
+    route_.ledger().book_trim(section, bytes, asked_.bytes, asked_.alignment, place_);
   }
-  [[nodiscard]] std::optional<std::uint64_t> free_now() const noexcept override {
-    return request_.route.resource().memory_info().free;
-  }
+  [[nodiscard]] std::optional<std::uint64_t> free_now() const noexcept override { return route_.resource().memory_info().free; }
 
 private:
-  Request const& request_;
+  Route& route_;
   AllocRequest const& asked_;
+  flight::TagPlace place_;
 };
 
 }  // namespace
@@ -32,9 +32,13 @@ Result<void> reap_all(DeviceResource& resource) noexcept {
   return device::guarded([&] { return resource.reap_pending(ReapMode::synchronize).map([](std::uint64_t) {}); });
 }
 
-Result<Block> ask_again_if_short(Request const& request, AllocRequest const& asked, Result<Block> block) noexcept {
-  AskRoute again{request, asked};
-  return device::ask_again_if_short(request.route.resource(), asked, std::move(block), again);
+std::uint64_t trim_all(DeviceResource& resource) noexcept {
+  return device::guarded([&] { return resource.trim(0); }).value_or(0);
+}
+
+Result<Block> ask_again_if_short(Route& route, AllocRequest const& asked, flight::TagPlace place, Result<Block> block) noexcept {
+  AskRoute again{route, asked, place};
+  return device::ask_again_if_short(route.resource(), asked, std::move(block), again);
 }
 
 }  // namespace headroom::manager

@@ -6,7 +6,7 @@
 
 #include "device/guarded.hpp"
 #include "manager/errors.hpp"
-#include "manager/request.hpp"
+#include "manager/route.hpp"
 
 namespace headroom::manager {
 
@@ -17,8 +17,12 @@ namespace headroom::manager {
 
 /// `block` is a refusal. If it says that the device had no room: frees that were made may still be pending on their streams, and caches
 /// may hold what nobody uses. Takes the frees that are finished, then waits for one after the other, then trims the caches (an event),
-/// asking again whenever enough came back to try; bounded. The result is the block, or the last refusal.
-[[nodiscard]] Result<Block> ask_again_if_short(Request const& request, AllocRequest const& asked, Result<Block> block) noexcept;
+/// asking again whenever enough came back to try; bounded. The result is the block, or the last refusal. `place` is the tag's.
+[[nodiscard]] Result<Block> ask_again_if_short(Route& route, AllocRequest const& asked, flight::TagPlace place,
+                                               Result<Block> block) noexcept;
+
+/// Gives everything that the resource keeps for later requests back to its device; the bytes. A resource that throws keeps it.
+[[nodiscard]] std::uint64_t trim_all(DeviceResource& resource) noexcept;
 
 /// Waits for all pending frees. Errors: what the resource says.
 [[nodiscard]] Result<void> reap_all(DeviceResource& resource) noexcept;

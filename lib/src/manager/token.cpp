@@ -87,11 +87,16 @@ void move_token(Token& from, Token& to) noexcept {
   to.state.store(from.state.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
+void merge_tokens(Token& from, Token& into) noexcept {
+  into.state.fetch_add(from.state.exchange(0, std::memory_order_acq_rel) & Token::kRestMask, std::memory_order_acq_rel);
+  end_token(from);
+}
+
 Error refuse_overspent(Token const& token, Request const& request, ClaimResult const& claim) {
   const bool released = (token.state.load(std::memory_order_relaxed) & Token::kClosed) != 0;
   const ErrorKind kind = released ? ErrorKind::invalid_argument : ErrorKind::over_budget;
   ledger::Ledger& ledger = request.route.ledger();
-  {
+  if (!request.arguments.again) {
     const flight::LaneSection section{request.thread};
     ledger.book_refusal(section, refusal_of(request, kind, Layer::request, claim));
   }

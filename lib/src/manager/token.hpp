@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 
 #include <headroom/error.hpp>
 #include <headroom/reservation.hpp>
@@ -15,6 +16,15 @@
 
 namespace headroom::manager {
 
+/// The token of a reservation, for what stands upon managers.
+struct TokenAccess {
+  [[nodiscard]] static Token& of(GpuMemoryReservation& reservation) noexcept { return reservation.token_; }
+};
+
+/// As GpuMemoryManager::reserve_bytes. `again`: a shortage is no event, since no request was refused.
+[[nodiscard]] Result<GpuMemoryReservation> make_reservation(Route& route, std::uint64_t bytes, bool again,
+                                                            std::source_location const& site);
+
 /// Takes `bytes` of the rest and counts one allocation under way. Refused: claimed_before and limit are the reservation's used and
 /// total bytes. Beside allocations that may still fail and give back, it tries again up to 3 times, as a claim does.
 [[nodiscard]] ledger::ClaimResult take_from(Token& token, std::uint64_t bytes) noexcept;
@@ -22,6 +32,10 @@ namespace headroom::manager {
 [[nodiscard]] ledger::ClaimResult spend_claim(ledger::Ledger& ledger, std::uint64_t bytes) noexcept;
 /// The allocation under way is over; `returned` bytes of it come back to the rest.
 void finish_taking(Token& token, std::uint64_t returned) noexcept;
+
+/// The rest of `from` becomes part of the rest of `into`, and `from` ends. Both are of one route; nobody else knows `from`, and nobody
+/// releases `into` meanwhile. The ledger's bytes stay claimed throughout.
+void merge_tokens(Token& from, Token& into) noexcept;
 
 [[nodiscard]] Error refuse_overspent(Token const& token, Request const& request, ledger::ClaimResult const& claim);
 [[nodiscard]] Error empty_token_error() noexcept;

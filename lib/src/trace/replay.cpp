@@ -26,12 +26,16 @@ ReplayResult::~ReplayResult() = default;
 
 namespace {
 
-[[nodiscard]] Result<void> check(TraceHistory::Data const& data, ReplayOptions const& options) {
+[[nodiscard]] Result<void> check(TraceHistory::Data const& data, GpuMemoryManager const& manager, ReplayOptions const& options) {
   auto const refuse = [](ErrorKind kind, std::string message) { return fail(kind, Layer::request, std::move(message)); };
   if (options.loops == 0) return refuse(ErrorKind::invalid_argument, "0 loops; expected at least 1");
   auto const is_speed = !options.speed || (std::isfinite(*options.speed) && *options.speed > 0);
   if (!is_speed) {
     return refuse(ErrorKind::invalid_argument, "speed " + std::to_string(*options.speed) + "; expected a number above 0");
+  }
+  if (options.guard && options.guard->manager().ledger_cell() != manager.ledger_cell()) {
+    return refuse(ErrorKind::invalid_argument, "the guard is of the manager '" + options.guard->manager().name() +
+                                                   "'; expected one of '" + manager.name() + "'");
   }
   if (options.stretch && options.stretch->count() <= 0) {
     return refuse(ErrorKind::invalid_argument, "a loop stretched to nothing; expected a time above 0");
@@ -55,7 +59,7 @@ namespace {
 
 Result<ReplayResult> replay(TraceHistory const& history, GpuMemoryManager manager, ReplayOptions const& options) {
   auto const& data = history.data();
-  if (auto const good = check(data, options); !good) return tl::unexpected{good.error()};
+  if (auto const good = check(data, manager, options); !good) return tl::unexpected{good.error()};
 
   trace::Player player{data, std::move(manager), options};
   trace::Pace pace{data, options};

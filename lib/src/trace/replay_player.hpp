@@ -40,7 +40,11 @@ struct Tally {
 class Player {
 public:
   Player(TraceHistory::Data const& data, GpuMemoryManager manager, ReplayOptions const& options)
-      : manager_{std::move(manager)}, tags_{make_tags(data, options.tags)}, mode_{options.tags}, streams_{options.streams} {
+      : manager_{std::move(manager)},
+        guard_{options.guard},
+        tags_{make_tags(data, options.tags)},
+        mode_{options.tags},
+        streams_{options.streams} {
     streams_.resize(data.stream_ids.size());
   }
 
@@ -77,9 +81,8 @@ public:
 
 private:
   void allocate(Step const& step, Slot& slot, Tally& tally) {
-    auto buffer = manager_.alloc<std::byte>(
-        step.bytes,
-        AllocOptions{.tag = tags_[tag_index(step, mode_)], .stream = streams_[step.stream], .alignment = kMinimumAlignment});
+    const AllocOptions how{.tag = tags_[tag_index(step, mode_)], .stream = streams_[step.stream], .alignment = kMinimumAlignment};
+    auto buffer = guard_ ? guard_->safe_alloc_with_hooks<std::byte>(step.bytes, how) : manager_.alloc<std::byte>(step.bytes, how);
     if (buffer) [[likely]] {
       slot = std::move(*buffer);
       ++tally.allocations;
@@ -99,6 +102,7 @@ private:
   }
 
   GpuMemoryManager manager_;
+  std::optional<MemoryGuard> guard_;
   std::vector<AllocTag> tags_;
   ReplayTags mode_;
   std::vector<StreamId> streams_;
