@@ -80,6 +80,16 @@ class BadInput(CommandTest):
             with self.subTest(f"{option} {text}"):
                 self.refused(2, "replay", OOM, f"{option}={text}", says=[expected])
         self.refused(2, "summary", OOM, "--fail-above", "lots", says=["--fail-above", "lots"])
+        for text, expected in (("cache", "NAME:SIZE:PRIORITY"), ("cache:1GiB", "NAME:SIZE:PRIORITY"), (":1GiB:1", "NAME:SIZE:PRIORITY"),
+                               ("cache:1XiB:1", "1XiB"), ("cache:1GiB:high", "high"), ("cache:1GiB:1:x", "x"),
+                               ("cache:1GiB:1:1:1", "NAME:SIZE:PRIORITY")):
+            with self.subTest(text):
+                self.refused(2, "replay", OOM, f"--hook={text}", says=["--hook", expected])
+        for text in ("nap", "wait", "wait:", "wait:-1", "wait:86400001"):
+            with self.subTest(text):
+                self.refused(2, "replay", OOM, f"--policy={text}", says=["--policy", text, "wait:MS"])
+        self.refused(2, "replay", OOM, "--hook=a:1MiB:1", "--hook=a:1MiB:2", says=["--hook", "'a'", "once"])
+        self.refused(2, "replay", OOM, "--budget=1GiB", "--hook=a:2GiB:1", says=["--hook", "over_budget"])
         self.refused(2, "replay", OOM, "--frob", says=["--frob"])
         self.refused(2, "replay", says=["trace"])
         self.refused(2, "frob", says=["frob", "replay"])

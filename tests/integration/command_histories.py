@@ -1,7 +1,7 @@
 """Each shipped history: replay and summary give the recorded figures; budgets refuse what an independent witness refuses."""
 import unittest
 
-from command_runner import DATA, KEYS, CommandTest
+from command_runner import DATA, HEADER, KEYS, CommandTest
 from expected_refusals import simulate
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -69,6 +69,37 @@ class Histories(CommandTest):
                 self.assertEqual({key: figures[key] for key in COMPARED}, expected)
                 self.assertEqual(figures["budget_bytes"], limit)
                 self.check_events(figures)
+
+    def test_hooks_give_up_what_they_hold_for_requests_that_do_not_fit(self):
+        # The hook holds 2 x 64 MiB. 100 MiB miss 36, then 50 MiB miss 22: one block each time.
+        path = self.write("two.csv", HEADER + f"0,1,allocate,0xa,{100 * MIB},0\n0,2,allocate,0xb,{50 * MIB},0\n")
+        done = self.run_command("replay", path, "--budget", "192MiB", "--hook", "cache:128MiB:1", "--policy", "retry")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 requests, 2 of them granted after all; 2 hook runs freed 128 MiB", done.stdout)
+        # Without the hook's help the second one does not fit beside what the hook holds.
+        overhead = self.run_command("replay", path, "--budget", "192MiB", "--hook", "cache:128MiB:1:65MiB")
+        self.assertEqual(overhead.returncode, 1, overhead.stdout + overhead.stderr)
+        self.assertIn("0 hook runs", overhead.stdout)
+
+    def test_what_a_hook_frees_is_not_taken_back_before_the_request_has_it(self):
+        # Of 1,024 MiB the hook holds 14 x 64 = 896. 512 MiB miss 384: six blocks. After the third, 704 are used and there is no pressure.
+        path = self.write("one.csv", HEADER + f"0,1,allocate,0xa,{512 * MIB},0\n0,2,free,0xa,{512 * MIB},0\n")
+        done = self.run_command("replay", path, "--budget", "1GiB", "--hook", "cache:896MiB:1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("1 requests, 1 of them granted after all; 1 hook runs freed 384 MiB", done.stdout)
+        # Freed again there is no pressure, and the hook has its 896 MiB back for the second time around.
+        again = self.run_command("replay", path, "--budget", "1GiB", "--hook", "cache:896MiB:1", "--loop", "2")
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertIn("2 requests, 2 of them granted after all; 2 hook runs freed 768 MiB", again.stdout)
+
+    def test_a_policy_without_hooks_decides_alone(self):
+        path = self.write("two.csv", HEADER + f"0,1,allocate,0xa,{100 * MIB},0\n0,2,allocate,0xb,{50 * MIB},0\n")
+        for policy, said in (("fail", "0 waits, 0 checkpoints"), ("wait:1", "1 waits, 0 checkpoints"),
+                             ("checkpoint", "0 waits, 1 checkpoints"), ("retry", "0 waits, 0 checkpoints")):
+            with self.subTest(policy):
+                done = self.run_command("replay", path, "--budget", "120MiB", "--policy", policy)
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertIn(said, done.stdout)
 
     def test_loops_show_the_last_one_and_count_what_was_freed_between_them(self):
         figures = self.json_of("replay", history("resnet"), "--loop", 5, "--json")

@@ -13,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = ("ten_lines", "whole_device")
+EXAMPLES = ("guard", "ten_lines", "whole_device")
 BIN = pathlib.Path(os.environ["HEADROOM_COMMAND"]).parent
 
 
@@ -73,7 +73,8 @@ class Readme(unittest.TestCase):
                 self.assertNotIn("0 tests from", run.stdout, "the filter names a test that does not exist")
 
     def test_every_file_it_names_exists(self):
-        for name in re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"`((?:tests|lib|exporter)/[\w./-]+\.\w+)`", README):
+        text = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)  # `[&](Type name)` in a sample is no link
+        for name in re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r"`((?:tests|lib|exporter)/[\w./-]+\.\w+)`", README):
             self.assertTrue((ROOT / name).exists(), name)
 
 

@@ -35,6 +35,10 @@ RING_WRITER = "lib/src/flight/ring_writer.hpp"
 RING_READER = "lib/src/flight/ring_reader.hpp"
 BOOK_READERS = "lib/src/flight/book_readers.hpp"
 PROTOCOL = "lib/src/ledger/protocol.hpp"
+HOOKS = "lib/src/guard/hook_registry.cpp"
+LISTENERS = "lib/src/guard/pressure_listeners.cpp"
+# Reports a deadlock and ends, with status 3, where the bug would hang.
+SIMULATOR = gtest("stress_guard", "GuardSimulator.random_programs_*")
 
 BUGS = (
     Bug("head_without_release",
@@ -95,6 +99,24 @@ BUGS = (
         (("lib/src/flight/flight_file.cpp", "PROT_READ | PROT_WRITE, MAP_SHARED, mapping_fd, 0);",
           "PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);"),),
         ("stress_recorder",), (gtest("stress_recorder", "Alive.is_said_by_a_descriptor_and_not_by_the_mapping"),)),
+    # Lock order: the registry's mutex before whatever a hook wants, which others hold when they want the registry's.
+    Bug("hook_runs_under_the_registrys_mutex",
+        ((HOOKS, "      const FreedHere freed{registry_.ledger_};\n",
+          "      const std::scoped_lock planted{registry_.mutex_};\n      const FreedHere freed{registry_.ledger_};\n"),),
+        ("stress_guard",), (SIMULATOR,)),
+    Bug("listener_told_under_the_lists_mutex",
+        ((LISTENERS, "    tell(*entry, change_of(noted));\n",
+          "    {\n      const ListLock planted{mutex_};\n      tell(*entry, change_of(noted));\n    }\n"),),
+        ("stress_guard",), (SIMULATOR,)),
+    Bug("waits_for_a_hook_without_bound",
+        ((HOOKS, """    auto until = after(start, entry.hook.time_limit);
+    if (context_.deadline) until = std::min(until, *context_.deadline);
+""", "    const auto until = steady_clock::time_point::max();\n"),),
+        ("stress_guard",), (SIMULATOR,)),
+    Bug("free_without_a_wake_up",
+        (("lib/src/ledger/booking.cpp", "  test_point(TestPoint::unclaim_before_wake);\n  wake_waiters();\n",
+          "  test_point(TestPoint::unclaim_before_wake);\n"),),
+        ("stress_guard",), (SIMULATOR,)),
 )
 
 
