@@ -116,6 +116,13 @@ void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
       ->type_name("ADDR");
   app.add_option("--bind", arguments.bind, "When that port is taken: warn (default) and go on, fail, or next free one")
       ->type_name("POLICY");
+  app.add_option(
+         "--hook", arguments.hooks,
+         "A hook that holds SIZE and frees it when a request does not fit: NAME:SIZE:PRIORITY[:OVERHEAD]; any number of them")
+      ->type_name("HOOK")
+      ->allow_extra_args(false);
+  app.add_option("--policy", arguments.policy, "What follows the hooks: fail (default), retry, wait:MS or checkpoint")
+      ->type_name("POLICY");
   app.add_flag("--keep", arguments.keep, "Keep the flight file, for `headroom summary`");
   app.add_flag("--json", arguments.json, "Print the figures as one JSON object");
 }
@@ -145,6 +152,7 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
           .and_then([&] { return read_into(plan.options.loops, "--loop", std::optional{arguments.loop}, loops); })
           .and_then([&] { return read_into(plan.options.stop_after, "--stop-after", arguments.stop_after, count); })
           .and_then([&] { return read_into(hold, "--hold", arguments.hold, parse_duration); })
+          .and_then([&] { return read_into(plan.policy, "--policy", arguments.policy, parse_policy); })
           .and_then([&] { return read_into(plan.seconds, "--seconds", arguments.seconds, parse_duration); });
   if (!good) return tl::unexpected{good.error()};
 
@@ -166,6 +174,12 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
   if (!bind) return tl::unexpected{bind.error()};
 
   plan.cuda_allocator = *allocator;
+  for (auto const& text : arguments.hooks) {
+    auto hook = named("--hook", parse_hook(text));
+    if (!hook) return tl::unexpected{std::move(hook.error())};
+    plan.hooks.push_back(std::move(*hook));
+  }
+
   plan.device_total_bytes = device_total.value_or(kLargestDevice);
   plan.options.order = *order;
   plan.options.tags = *tags;

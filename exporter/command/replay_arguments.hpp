@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <headroom/budget.hpp>
 #include <headroom/cuda_resource.hpp>
 #include <headroom/error.hpp>
 #include <headroom/exporter.hpp>
 #include <headroom/replay.hpp>
+
+#include "command/replay_guard.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's name
 class App;
@@ -24,6 +27,8 @@ struct ReplayArguments {
   std::string budget = "unlimited", device = "host";
   std::string speed = "max", loop = "1", order = "file", tag = "size", bind = "warn";
   std::optional<std::string> allocator, device_total, stretch, stop_after, hold, seconds, listen;
+  std::vector<std::string> hooks;
+  std::optional<std::string> policy;
   bool keep = false, json = false;
 };
 
@@ -36,6 +41,8 @@ struct ReplayPlan {
   std::chrono::nanoseconds hold{0};
   std::optional<std::chrono::nanoseconds> seconds;
   BindPolicy bind = BindPolicy::warn;
+  std::vector<HookPlan> hooks;
+  std::optional<OomPolicy> policy;  ///< with hooks or a policy requests go through a guard
 };
 
 /// Adds the options to `app`, which fills `arguments` when it parses.

@@ -20,6 +20,7 @@
 #include "command/figures.hpp"
 #include "command/output.hpp"
 #include "command/replay_arguments.hpp"
+#include "command/replay_guard.hpp"
 #include "command/replay_watch.hpp"
 #include "command/stop_signals.hpp"
 #include "command/subcommand.hpp"
@@ -137,6 +138,15 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
   std::cout.flush();
 }
 
+// What hooks and policy did, over all loops.
+void print_help(GuardStats const& stats) {
+  std::cout << "short of memory: " << format_count(stats.refusals) << " requests, " << format_count(stats.recoveries)
+            << " of them granted after all; " << format_count(stats.hooks_run) << " hook runs freed "
+            << format_bytes(stats.bytes_freed_by_hooks) << ", " << format_count(stats.waits) << " waits, "
+            << format_count(stats.checkpoints) << " checkpoints\n";
+  std::cout.flush();
+}
+
 void hold(ReplayFigures const& figures, std::chrono::nanoseconds time, std::optional<Clock::time_point> deadline) {
   auto end = Clock::now() + time;
   if (deadline && *deadline < end) end = *deadline;
@@ -184,6 +194,16 @@ ExitCode run_replay(ReplayArguments const& arguments) {
 
   auto manager = GpuMemoryManager::create(device->device, device->budget, "replay");
   if (!manager) return complain_about(manager.error(), ExitCode::usage);
+  std::unique_ptr<ReplayGuard> guarded;
+  if (!plan->hooks.empty() || plan->policy) {
+    auto made = ReplayGuard::make(*manager, plan->hooks, plan->policy.value_or(OomPolicy::fail()));
+    if (!made) {
+      made.error().message = "--hook: " + made.error().to_string();
+      return complain_about(made.error(), ExitCode::usage);
+    }
+    guarded = std::move(*made);
+    plan->options.guard = guarded->guard();
+  }
   if (arguments.keep) flight::keep_file(true);
   catch_stop_signals();  // before it says that it serves: whoever waits for that may signal at once
   auto const exporter = serve(arguments.listen, plan->bind);
@@ -209,6 +229,7 @@ ExitCode run_replay(ReplayArguments const& arguments) {
     print_json_line(to_json(to_figures(figures, events)));
   } else {
     print_for_people(*history, *plan, *result, events);
+    if (guarded) print_help(guarded->guard().stats());
   }
   if (arguments.keep && !flight::own_file().empty()) complain(kWho, "the flight file stays: " + flight::own_file());
   if (plan->hold.count() > 0 && !stop_flag().load(std::memory_order_relaxed)) hold(figures, plan->hold, deadline);
@@ -230,6 +251,7 @@ Subcommand add_replay(CLI::App& app) {
       "  headroom replay resnet.csv.xz --budget 3GiB --loop forever --stretch 30s --listen 127.0.0.1:9478\n"
       "  headroom replay resnet.csv.xz --stop-after 4000 --hold 30s --json\n"
       "  headroom replay gpt2.csv.xz --device cuda:0 --budget 80%\n"
+      "  headroom replay resnet.csv.xz --budget 3GiB --hook cache:512MiB:1 --hook spill:1GiB:2:64MiB --policy wait:50\n"
       "\n"
       "Exit status: 0 everything was granted, 1 something was refused, 2 wrong usage or no such device, 3 the history cannot be "
       "read.\n");

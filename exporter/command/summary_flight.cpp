@@ -1,6 +1,7 @@
 // The summary of a flight file: the books of a living process, or what one left behind.
 #include <algorithm>
 #include <iostream>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -97,6 +98,16 @@ void print_manager(flight::LedgerSnapshot const& manager) {
   table.add({"allocations", format_count(manager.counters.allocations)});
   table.add({"frees", format_count(manager.counters.frees)});
   table.add({"pressure", std::string{to_string(manager.pressure)}});
+  auto const& guard = manager.guard;
+  if (auto const recoveries = std::accumulate(guard.recoveries.begin(), guard.recoveries.end(), std::uint64_t{0});
+      recoveries + guard.gave_up + guard.hook_runs + guard.policy_waits + guard.checkpoints != 0) {
+    table.add({"short of memory", format_count(recoveries) + " requests recovered, " + format_count(guard.gave_up) +
+                                      " failed though something was tried"});
+    table.add({"tried", format_count(guard.hook_runs) + " hook runs freed " + format_bytes(guard.hook_freed_bytes) + ", " +
+                            format_count(guard.policy_waits) + " waits of " +
+                            format_seconds(static_cast<double>(guard.policy_wait_ns) * 1e-9) + " in all, " +
+                            format_count(guard.checkpoints) + " checkpoints"});
+  }
   if (manager.failed_frees != 0) {
     table.add(
         {"failed frees", {format_count(manager.failed_frees) + ", " + format_bytes(manager.failed_free_bytes), Colour::red}});
@@ -145,6 +156,42 @@ void print_failures(flight::FlightView const& view) {
   table.print(std::cout);
 }
 
+void print_hooks(flight::FlightView const& view, ProcessFigures const& process) {
+  auto const hooks = view.hooks();
+  if (hooks.empty()) return;
+  auto const clock = view.clock();
+  std::cout << painted("hooks", Colour::bold) << '\n';
+  Table table{{{"HOOK", left},
+               {"MANAGER", left},
+               {"RUNS", right},
+               {"SKIPPED", right},
+               {"FAILED", right},
+               {"OVER TIME", right},
+               {"FREED", right},
+               {"REPORTED", right},
+               {"TIME", right},
+               {"NOW", left}},
+              "  "};
+  for (auto const& hook : hooks) {
+    // A dead process's hook was running when it died.
+    std::string const now = !hook.running_since_ticks ? ""
+                                                      : (process.living() ? "runs since " : "ran since ") +
+                                                            format_utc(clock.realtime_ns(*hook.running_since_ticks)) +
+                                                            " on thread " + std::to_string(hook.running_thread);
+    table.add({printable(hook.name),
+               hook.ledger_id == 0 ? "(any)" : printable(view.label(hook.ledger_id)),
+               format_count(hook.runs),
+               format_count(hook.skips + hook.busy_skips),
+               {format_count(hook.errors), hook.errors == 0 ? Colour::plain : Colour::red},
+               format_count(hook.overruns),
+               format_bytes(hook.freed_bytes),
+               format_bytes(hook.reported_bytes),
+               format_seconds(static_cast<double>(hook.duration_ns) * 1e-9),
+               now});
+  }
+  table.print(std::cout);
+}
+
 void print_in_flight(flight::FlightView const& view, ProcessFigures const& process) {
   auto const operations = view.in_flight();
   if (operations.empty()) return;
@@ -180,6 +227,7 @@ Result<std::uint64_t> summarize_flight(std::string const& path, SummaryOptions c
   print_head(path, process);
   for (auto const& manager : process.managers) print_manager(manager);
   print_failures(*view);
+  print_hooks(*view, process);
   print_in_flight(*view, process);
   if (!process.living() && live.allocations != 0) {
     std::cout << "still live when it ended: " << format_count(live.allocations) << " allocations, "

@@ -59,6 +59,23 @@ enum class Metric : std::uint8_t {
   tag_allocated_bytes,
   tag_at_peak_bytes,
   tag_allocations_total,
+  // What guards did about requests that found no memory.
+  oom_policy_runs_total,
+  oom_recoveries_total,
+  oom_failures_total,
+  oom_waiters,
+  oom_waits_total,
+  oom_wait_seconds_total,
+  oom_checkpoints_total,
+  // Of a hook.
+  hook_runs_total,
+  hook_freed_bytes_total,
+  hook_reported_bytes_total,
+  hook_skips_total,
+  hook_errors_total,
+  hook_overruns_total,
+  hook_running_seconds,
+  hook_duration_seconds,
   // The recorder.
   events_recorded_total,
   events_refused_total,
@@ -69,7 +86,7 @@ enum class Metric : std::uint8_t {
   exporter_scrape_duration_seconds,
   exporter_errors_total,
 };
-inline constexpr std::size_t kMetricCount = 47;
+inline constexpr std::size_t kMetricCount = 62;
 
 struct Descriptor {
   Metric metric;

@@ -27,6 +27,12 @@ Histogram cumulative(std::span<std::uint64_t const> buckets, double sum, Bound b
 
 double power_of_two(std::size_t exponent) { return std::ldexp(1.0, static_cast<int>(exponent)); }
 
+Histogram of_nanoseconds(std::span<std::uint64_t const> buckets, std::uint64_t sum_ns) {
+  constexpr double kNanosecondsPerSecond = 1e9;
+  return cumulative(buckets, static_cast<double>(sum_ns) / kNanosecondsPerSecond,
+                    [](std::size_t index) { return power_of_two(index) / kNanosecondsPerSecond; });
+}
+
 }  // namespace
 
 Histogram size_histogram(flight::CounterSums const& counters) {
@@ -35,9 +41,11 @@ Histogram size_histogram(flight::CounterSums const& counters) {
 }
 
 Histogram duration_histogram(flight::CounterSums const& counters) {
-  constexpr double kNanosecondsPerSecond = 1e9;
-  return cumulative(counters.duration_histogram, static_cast<double>(counters.allocation_ns) / kNanosecondsPerSecond,
-                    [](std::size_t index) { return power_of_two(index) / kNanosecondsPerSecond; });
+  return of_nanoseconds(counters.duration_histogram, counters.allocation_ns);
+}
+
+Histogram hook_duration_histogram(flight::HookSnapshot const& hook) {
+  return of_nanoseconds(hook.duration_histogram, hook.duration_ns);
 }
 
 Histogram use_histogram(flight::CounterSums const& counters) {

@@ -13,6 +13,7 @@ namespace headroom::exporter {
 
 [[nodiscard]] prometheus::ClientMetric::Histogram size_histogram(flight::CounterSums const& counters);
 [[nodiscard]] prometheus::ClientMetric::Histogram duration_histogram(flight::CounterSums const& counters);
+[[nodiscard]] prometheus::ClientMetric::Histogram hook_duration_histogram(flight::HookSnapshot const& hook);
 /// The books hold no sum of ratios; it is added up from the middles of the buckets and off by at most 1/128 a sample.
 [[nodiscard]] prometheus::ClientMetric::Histogram use_histogram(flight::CounterSums const& counters);
 

@@ -106,6 +106,23 @@ void add_tags(Families& families, LedgerSnapshot const& ledger, Labels const& la
   }
 }
 
+// Zeros from the start, so that `increase()` sees the first one.
+void add_guard(Families& families, LedgerSnapshot const& ledger, Labels const& labels) {
+  constexpr std::array<char const*, flight::kOomPolicyCount> kPolicies{"fail", "retry_after_free", "wait_and_retry",
+                                                                       "checkpoint_and_fail"};
+  auto const& guard = ledger.guard;
+  for (std::size_t policy = 0; policy < kPolicies.size(); ++policy) {
+    const Labels of_policy = with_label(labels, "policy", kPolicies[policy]);
+    families.add(Metric::oom_policy_runs_total, of_policy, guard.policy_runs[policy]);
+    families.add(Metric::oom_recoveries_total, of_policy, guard.recoveries[policy]);
+  }
+  families.add(Metric::oom_failures_total, labels, guard.gave_up);
+  families.add(Metric::oom_waiters, labels, ledger.waiters);
+  families.add(Metric::oom_waits_total, labels, guard.policy_waits);
+  families.add(Metric::oom_wait_seconds_total, labels, static_cast<double>(guard.policy_wait_ns) * 1e-9);
+  families.add(Metric::oom_checkpoints_total, labels, guard.checkpoints);
+}
+
 }  // namespace
 
 Labels device_labels(Labels labels, LedgerSnapshot const& ledger) {
@@ -119,6 +136,7 @@ void add_manager(Families& families, LedgerSnapshot const& ledger, Labels const&
   add_counters(families, ledger, labels);
   add_failures(families, ledger, labels);
   add_pressure(families, ledger, labels);
+  add_guard(families, ledger, labels);
   add_tags(families, ledger, labels);
 }
 

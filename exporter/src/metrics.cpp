@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gpu_metrics.hpp"
+#include "hook_metrics.hpp"
 #include "ledger_metrics.hpp"
 
 namespace headroom::exporter {
@@ -24,6 +25,7 @@ constexpr std::array<std::pair<InFlight, std::string_view>, 5> kOperations{{
     {InFlight::dropping, "dropping"},
 }};
 
+constexpr std::uint32_t kOfAnyManager = 0;  // a hook's ledger, when it found no cell of its own
 constexpr double kNanosecondsPerSecond = 1e9;
 
 double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / kNanosecondsPerSecond; }
@@ -54,6 +56,8 @@ void add_recorder(Families& families, flight::ProcessInfo const& process, Labels
   families.add(Metric::lanes_in_use, labels, std::uint64_t{process.lanes_in_use});
 }
 
+std::uint64_t now_ns(CollectOptions const& options) { return options.monotonic_ns ? *options.monotonic_ns : monotonic_now_ns(); }
+
 struct InFlightSum {
   std::uint64_t count = 0;
   std::uint64_t oldest_ns = 0;
@@ -65,7 +69,7 @@ InFlightSums sum_in_flight(flight::FlightView const& view, CollectOptions const&
   const auto operations = view.in_flight();
   if (operations.empty()) return sums;
   const auto clock = view.clock();
-  const std::uint64_t now = options.monotonic_ns ? *options.monotonic_ns : monotonic_now_ns();
+  const std::uint64_t now = now_ns(options);
   for (auto const& operation : operations) {
     const std::uint64_t since = clock.monotonic_ns(operation.since_ticks);
     auto& sum = sums[{operation.ledger, operation.operation}];
@@ -126,6 +130,8 @@ void collect_into(Families& families, flight::FlightView const& view, CollectOpt
   });
   const auto in_flight = sum_in_flight(view, options);
   const auto told = add_gpus(families, options.gpus, options.visible, ledgers, labels);
+  const auto hooks = view.all_hooks();
+  const HookClock hook_clock{view.clock(), now_ns(options)};
   ManagerNames names;
   std::set<Labels> accounts;
   std::set<Labels> devices_with_memory;
@@ -137,12 +143,14 @@ void collect_into(Families& families, flight::FlightView const& view, CollectOpt
       const Labels manager = names.labels_of(device, ledger);
       add_manager(families, ledger, manager);
       add_in_flight(families, in_flight, ledger.cell, manager);
+      if (ledger.directory_id != kOfAnyManager) add_hooks(families, hooks, ledger.directory_id, hook_clock, manager);
     }
     const bool knows_memory = ledger.device_total || ledger.device_free || ledger.device_outside;
     if (knows_memory && devices_with_memory.insert(device).second) {
       add_device_memory(families, told.without(ledger), device);
     }
   }
+  add_hooks(families, hooks, kOfAnyManager, hook_clock, labels);
 }
 
 std::vector<prometheus::MetricFamily> collect(flight::FlightView const& view, CollectOptions const& options) {
