@@ -19,7 +19,7 @@ enum class Seen : std::uint8_t { told_own, told_anothers, left_to_another, dropp
 
 /// `threads` threads of `changes` changes each.
 template <class Atomics, How how, unsigned threads, unsigned changes, std::uint64_t places>
-struct Notices : rl::test_suite<Notices<Atomics, how, threads, changes, places>, threads> {
+struct Notices : rl::test_suite<Notices<Atomics, how, threads, changes, places>, static_cast<int>(threads)> {
   static constexpr bool kOverflows = places < threads * changes;
   static constexpr std::array<char const*, kOverflows ? 4 : 3> kSeen = [] {
     std::array<char const*, kOverflows ? 4 : 3> seen{"a thread told its own change", "a thread told another's",
