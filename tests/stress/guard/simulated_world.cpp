@@ -214,8 +214,7 @@ void SimulatedWorld::one_operation(Actor& actor) {
 
 // ── memory ──
 
-template <class T>
-void SimulatedWorld::take_in(Result<T> result, std::vector<Bytes>& into) {
+void SimulatedWorld::take_in(Result<Bytes> result, std::vector<Bytes>& into) {
   if (!result) return note_failure(result.error());
   ++counted_.grants;
   into.push_back(*std::move(result));

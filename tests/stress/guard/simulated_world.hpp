@@ -118,8 +118,7 @@ private:
   [[nodiscard]] std::uint64_t any_size(Random& random) const { return 64 * (1 + random.below(budget_ / 128)); }
   void one_operation(Actor& actor);
   void allocate(Actor& actor);
-  template <class T>
-  void take_in(Result<T> result, std::vector<Bytes>& into);
+  void take_in(Result<Bytes> result, std::vector<Bytes>& into);
   void note_failure(Error const& error);
   void free_one(std::vector<Bytes>& from);
   void give_back(Bytes buffer);
