@@ -23,7 +23,7 @@
 // gives its memory back as free() does.
 // Thread safety: every member may be called from any thread, and from inside every hook, listener and callback. No lock is held over a
 // call into the device or into your code.
-// Cost: safe_alloc costs at most 10 ns more than the manager's alloc and the device's own time to zero the memory; hooks, listeners and
+// Cost: safe_alloc costs about 15 ns more than the manager's alloc and the device's own time to zero the memory; hooks, listeners and
 // policy cost nothing while requests fit.
 #pragma once
 
