@@ -39,7 +39,7 @@ Outcome with_memory_for(std::uint64_t news, Call&& call) {
 class HooksWithoutHostMemory : public Hooks {
 protected:
   [[nodiscard]] OomHook held_hook() {
-    return hook(kName, [this, kept = alive] { return called.push_back("held"), 0; });
+    return hook(kName, [this, kept = alive] { return called.emplace_back("held"), 0; });
   }
   [[nodiscard]] std::size_t shown_here() const {
     const auto hooks = flight::FlightView::of_this_process().value().hooks();
