@@ -60,6 +60,21 @@ void wait_until(Condition&& condition) {
   while (!condition()) std::this_thread::yield();
 }
 
+/// How many changes a listener hears when one byte at a boundary (699 of 1,000 is none, 700 is low) is given and taken so often.
+/// Without a margin: the builder's own, 1 % of the budget.
+inline std::uint64_t changes_at_a_boundary(std::optional<std::uint64_t> margin, std::uint64_t times) {
+  auto builder = MemoryGuardBuilder(host_device({.touch_memory = false}).value());
+  builder.budget_bytes(1000);
+  if (margin) builder.hysteresis_margin_bytes(*margin);
+  auto guard = builder.build().value();
+  const auto held = take(guard, 699);
+  std::uint64_t heard = 0;
+  EXPECT_TRUE(guard.add_pressure_listener([&](PressureChange const&) { ++heard; }));
+  for (std::uint64_t i = 0; i < times; ++i) static_cast<void>(take(guard, 1));
+  EXPECT_EQ(guard.manager().stats().pressure_transitions, heard);
+  return heard;
+}
+
 inline void expect_clean(MemoryGuard const& guard) {
   const auto audit = guard.manager().audit();
   EXPECT_TRUE(audit.clean()) << audit.to_string();

@@ -46,27 +46,17 @@ void Core::tell_of_change() noexcept {
 Result<ListenerId> Core::add_listener(PressureListener listener) {
   // As in the destructor.
   if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
-  const auto no_memory = [] {
-    return fail(ErrorKind::io, Layer::guard, words([] { return std::string{"the system has no memory for one more listener"}; }));
-  };
-  PressureListeners* listeners = nullptr;
+  auto listeners = PressureListeners::of(ledger());
+  if (!listeners) return tl::unexpected{std::move(listeners.error())};
   try {
-    auto found = PressureListeners::of(ledger());
-    if (!found) return tl::unexpected{std::move(found.error())};
-    listeners = *found;
     // Room first: one that hears already and is on no list would outlive the guard.
     const std::scoped_lock lock{listeners_mutex_};
     listeners_.reserve(listeners_.size() + adding_ + 1);
     ++adding_;
   } catch (std::bad_alloc const&) {
-    return no_memory();
+    return no_memory_for_a_listener();
   }
-  Result<ListenerId> id = ListenerId{};
-  try {
-    id = listeners->add(std::move(listener));
-  } catch (std::bad_alloc const&) {
-    id = no_memory();
-  }
+  Result<ListenerId> id = (*listeners)->add(std::move(listener));
   const std::scoped_lock lock{listeners_mutex_};
   --adding_;
   if (id) listeners_.push_back(*id);

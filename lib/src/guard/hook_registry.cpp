@@ -13,6 +13,7 @@
 #include "flight/recorder.hpp"
 #include "guard/deadline.hpp"
 #include "guard/hook_telemetry.hpp"
+#include "manager/errors.hpp"
 
 namespace headroom::guard {
 namespace {
@@ -42,11 +43,6 @@ std::uint64_t in_use_by(ledger::Ledger const& ledger) noexcept {
   const std::uint64_t claimed = claimed_by(ledger);
   const std::uint64_t unspent = ledger.cell().unspent.load(std::memory_order_acquire);
   return claimed > unspent ? claimed - unspent : 0;
-}
-
-tl::unexpected<Error> forked_child() {
-  return fail(ErrorKind::unsupported, Layer::guard,
-              words([] { return std::string{"this process was forked after headroom started in its parent"}; }));
 }
 
 /// Adds up what this thread takes from a ledger and frees to it while it lives. Hooks never nest on a thread, so one is enough.
@@ -275,7 +271,7 @@ HookRegistry::HookRegistry(ledger::Ledger& ledger) noexcept : ledger_{ledger} {}
 HookRegistry::~HookRegistry() = default;
 
 Result<HookId> HookRegistry::add(OomHook hook) {
-  if (flight::in_forked_child()) return forked_child();
+  if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
   const auto refuse = [](auto const& text) { return fail(ErrorKind::invalid_argument, Layer::guard, words(text)); };
   if (hook.name.empty()) {
     return refuse([] { return std::string{"a hook needs a name: it is removed and shown by it"}; });

@@ -7,6 +7,7 @@
 #include "base/test_point.hpp"
 #include "base/thrown_error.hpp"
 #include "flight/recorder.hpp"
+#include "manager/errors.hpp"
 
 namespace headroom::guard {
 namespace {
@@ -17,10 +18,6 @@ thread_local constinit std::atomic<bool> holding{false};
 
 // Listeners that this thread is in, of whichever ledger: what changes meanwhile is their doing. This thread's only.
 thread_local constinit std::uint32_t listeners_here = 0;
-
-tl::unexpected<Error> no_memory() {
-  return fail(ErrorKind::io, Layer::guard, words([] { return std::string{"the system has no memory for one more listener"}; }));
-}
 
 class [[nodiscard]] ListLock {
 public:
@@ -45,6 +42,10 @@ private:
 
 }  // namespace
 
+tl::unexpected<Error> no_memory_for_a_listener() noexcept {
+  return fail(ErrorKind::io, Layer::guard, words([] { return std::string{"the system has no memory for one more listener"}; }));
+}
+
 struct PressureListeners::Entry {
   PressureListener listener;
   ListenerId id{};
@@ -54,7 +55,7 @@ struct PressureListeners::Entry {
 Result<PressureListeners*> PressureListeners::of(ledger::Ledger& ledger) {
   if (auto* const present = ledger.observer(); present != nullptr) return static_cast<PressureListeners*>(present);
   auto* const fresh = new (std::nothrow) PressureListeners{ledger};
-  if (fresh == nullptr) return no_memory();
+  if (fresh == nullptr) return no_memory_for_a_listener();
   auto* const first = static_cast<PressureListeners*>(&ledger.observe(*fresh));
   if (first == fresh) {
     ledger::add_observer(*fresh);
@@ -65,10 +66,7 @@ Result<PressureListeners*> PressureListeners::of(ledger::Ledger& ledger) {
 }
 
 Result<ListenerId> PressureListeners::add(PressureListener listener) {
-  if (flight::in_forked_child()) {
-    return fail(ErrorKind::unsupported, Layer::guard,
-                words([] { return std::string{"this process was forked after headroom started in its parent"}; }));
-  }
+  if (flight::in_forked_child()) return tl::unexpected{manager::forked_child_error()};
   if (!listener) {
     return fail(ErrorKind::invalid_argument, Layer::guard,
                 words([] { return std::string{"an empty function was given as a pressure listener"}; }));
@@ -87,7 +85,7 @@ Result<ListenerId> PressureListeners::add(PressureListener listener) {
     if (list_.size() == 1) queue_.skip_to(entry->after);
     return entry->id;
   } catch (std::bad_alloc const&) {
-    return no_memory();
+    return no_memory_for_a_listener();
   }
 }
 

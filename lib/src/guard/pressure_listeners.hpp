@@ -26,6 +26,8 @@
 
 namespace headroom::guard {
 
+[[nodiscard]] tl::unexpected<Error> no_memory_for_a_listener() noexcept;
+
 class PressureListeners final : public ledger::PressureObserver {
 public:
   static constexpr std::size_t kQueue = 64;

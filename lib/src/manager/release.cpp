@@ -104,15 +104,10 @@ Result<void> free_block(Allocation const& allocation, flight::ThreadState& threa
   return freed;
 }
 
-}  // namespace
-
-void forget_failure(Allocation const& allocation) noexcept {
-  auto& cell = allocation.route->ledger().cell();
-  cell.failed_free_bytes.fetch_sub(allocation.bytes, std::memory_order_relaxed);
-  cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
-}
-
-Result<void> release(Allocation& allocation) {
+// What every release of an owner is: `free(thread, start ticks, lets_go)` between the marks of an operation, after which the owner is
+// empty unless it says otherwise.
+template <class Free>
+[[gnu::always_inline]] inline Result<void> in_one_operation(Allocation& allocation, Free const& free) {
   if (allocation.route == nullptr) return success();  // empty, or released before
   // In a forked child the device and the books are the parent's: letting go is all that may happen here.
   if (flight::in_forked_child()) {
@@ -123,47 +118,55 @@ Result<void> release(Allocation& allocation) {
   const std::uint64_t start_ticks = ticks_now();
   Route& route = *allocation.route;
   ledger::InFlightScope in_flight{thread, route.ledger(), InFlight::freeing, allocation.bytes, start_ticks};
-  // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
-  Result<void> freed = !is_tracked(allocation) || flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)
-                           ? free_block(allocation, thread, start_ticks, false)
-                           : refuse_misuse(allocation, thread, start_ticks);
+  bool lets_go = true;
+  Result<void> freed = free(thread, start_ticks, lets_go);
+  if (!lets_go) return freed;
   allocation.clear();
   in_flight.end();
   route.core().note_freed(route);
   return freed;
 }
 
+}  // namespace
+
+void forget_failure(Allocation const& allocation) noexcept {
+  auto& cell = allocation.route->ledger().cell();
+  cell.failed_free_bytes.fetch_sub(allocation.bytes, std::memory_order_relaxed);
+  cell.failed_frees.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<void> release(Allocation& allocation) {
+  return in_one_operation(allocation, [&](flight::ThreadState& thread, std::uint64_t start_ticks, bool& /*lets_go*/) {
+    // A buffer has one owner, so nobody else moves its slot away from `live`; only a copy of the buffer's bytes could, after the fact.
+    return !is_tracked(allocation) || flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)
+               ? free_block(allocation, thread, start_ticks, false)
+               : refuse_misuse(allocation, thread, start_ticks);
+  });
+}
+
 Result<void> release_or_keep(Allocation& allocation) {
-  if (allocation.route == nullptr) return success();
-  if (flight::in_forked_child()) {
-    allocation.clear();
-    return success();
-  }
-  flight::ThreadState& thread = flight::this_thread();
-  const std::uint64_t start_ticks = ticks_now();
-  Route& route = *allocation.route;
-  ledger::InFlightScope in_flight{thread, route.ledger(), InFlight::freeing, allocation.bytes, start_ticks};
-  if (is_tracked(allocation) && !flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)) {
-    return refuse_misuse(allocation, thread, start_ticks);
-  }
-  test_point(TestPoint::free_before_driver);
-  Result<void> freed = ask_resource(allocation);
-  test_point(TestPoint::free_after_driver);
-  if (freed) {
-    book_success(allocation, thread, start_ticks, EventKind::free);
-    allocation.clear();
-    in_flight.end();
-    route.core().note_freed(route);
+  return in_one_operation(allocation, [&](flight::ThreadState& thread, std::uint64_t start_ticks, bool& lets_go) -> Result<void> {
+    lets_go = false;
+    if (is_tracked(allocation) && !flight::move_slot_of_owner(allocation.slot, allocation.slot_generation)) {
+      return refuse_misuse(allocation, thread, start_ticks);
+    }
+    test_point(TestPoint::free_before_driver);
+    Result<void> freed = ask_resource(allocation);
+    test_point(TestPoint::free_after_driver);
+    if (freed) {
+      book_success(allocation, thread, start_ticks, EventKind::free);
+      lets_go = true;
+      return freed;
+    }
+    if (is_tracked(allocation)) {
+      // As it was: nobody else can have moved a slot that says `freeing`.
+      static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::live));
+    }
+    const LaneSection section{thread};
+    allocation.route->ledger().book_free_failure(section, booking_of(allocation, start_ticks), freed.error().kind,
+                                                 freed.error().layer);
     return freed;
-  }
-  if (is_tracked(allocation)) {
-    // As it was: nobody else can have moved a slot that says `freeing`.
-    static_cast<void>(flight::move_slot(allocation.slot, allocation.slot_generation, SlotState::freeing, SlotState::live));
-  }
-  const LaneSection section{thread};
-  allocation.route->ledger().book_free_failure(section, booking_of(allocation, start_ticks), freed.error().kind,
-                                               freed.error().layer);
-  return freed;
+  });
 }
 
 void release_or_count(Allocation& allocation) noexcept {

@@ -64,16 +64,8 @@ TEST(GuardFigures, one_byte_at_a_boundary_a_hundred_thousand_times) {
   constexpr std::uint64_t kTimes = 100'000;
   for (const auto& [margin, expected] :
        {std::pair{std::optional<std::uint64_t>{}, std::uint64_t{1}}, {std::optional<std::uint64_t>{0}, 2 * kTimes}}) {
-    auto builder = MemoryGuardBuilder(host_device({.touch_memory = false}).value());
-    builder.budget_bytes(1000);
-    if (margin) builder.hysteresis_margin_bytes(*margin);
-    auto guard = builder.build().value();
-    const auto held = take(guard, 699);
-    std::uint64_t heard = 0;
-    ASSERT_TRUE(guard.add_pressure_listener([&](PressureChange const&) { ++heard; }));
-    for (std::uint64_t i = 0; i < kTimes; ++i) static_cast<void>(take(guard, 1));
+    const std::uint64_t heard = changes_at_a_boundary(margin, kTimes);
     EXPECT_EQ(heard, expected);
-    EXPECT_EQ(guard.manager().stats().pressure_transitions, expected);
     std::cout << "[ boundary ] 699 bytes of 1000 and one more, " << kTimes << " times, margin "
               << (margin ? std::to_string(*margin) : "1 %") << ": " << heard << " transitions" << std::endl;
   }

@@ -4,27 +4,12 @@
 #include <thread>
 #include <vector>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "guards.hpp"
 #include "host_memory.hpp"
+#include "in_child.hpp"
 
 namespace headroom::test {
 namespace {
-
-/// `act` in a forked child; its exit status, or 255 when a signal ended it. It hangs at most a minute.
-template <class Act>
-int in_child(Act&& act) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    _exit(act());
-  }
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
 
 /// Stops a thread inside its nth allocation from here on: whatever it holds there, it holds on to.
 struct StopInAllocation {
@@ -60,12 +45,11 @@ TEST(GuardInForkedChild, listeners_are_neither_added_nor_removed_whoever_held_th
     StopInAllocation::state.wait(0);
     reached_all = StopInAllocation::state == 3;
     if (reached_all) adding.join();  // a child that ends with a finished thread that nobody joined is a leak to ThreadSanitizer
-    const int status = in_child([&] {
+    expect_in_child([&] {
       if (host.guard.remove_pressure_listener(ListenerId{123456789})) return 1;
       const auto added = host.guard.add_pressure_listener([](PressureChange const&) {});
       return !added && added.error().kind == ErrorKind::unsupported ? 0 : 2;
     });
-    EXPECT_EQ(status, 0);
     if (reached_all) break;
     StopInAllocation::state = 2;
     StopInAllocation::state.notify_all();
@@ -88,9 +72,7 @@ TEST(GuardInForkedChild, the_callback_may_fork_and_the_child_goes_on_without_it)
         !refused && !again && again.error().kind == ErrorKind::unsupported && !set && set.error().kind == ErrorKind::unsupported;
     _exit(right ? 0 : 1);
   }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  expect_ended_well(child);
   EXPECT_FALSE(refused);
   EXPECT_EQ(host.guard.stats().checkpoints, 1U);
 }

@@ -2,36 +2,22 @@
 // waited for a thread that it does not have would be ended by its alarm.
 #include <thread>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "hook_rounds.hpp"
+#include "in_child.hpp"
 #include "pressure_log.hpp"
 #include "stop_at.hpp"
 
 namespace headroom::test {
 namespace {
 
-constexpr unsigned kChildSeconds = 20;
-
-void expect_ended_well(pid_t child) {
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_FALSE(WIFSIGNALED(status)) << "the child hung until signal " << WTERMSIG(status);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-}
-
 TEST_F(Listeners, are_not_called_in_a_forked_child) {
   bool called = false;
   add([&](PressureChange const&) { called = true; });
   const auto held = take(600);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(kChildSeconds);
+  expect_in_child([&] {
     manager.set_budget(MemoryBudget::with_limit(500));
-    _exit(called ? 1 : 0);
-  }
-  expect_ended_well(child);
+    return called ? 1 : 0;
+  });
   EXPECT_FALSE(called);
 }
 
@@ -42,13 +28,10 @@ TEST_F(Listeners, whose_list_was_held_at_a_fork_keep_no_child) {
   while_stopped_at(
       TestPoint::listeners_locked, [&] { static_cast<void>(listeners.size()); },
       [&] {
-        const pid_t child = fork();
-        if (child == 0) {
-          alarm(kChildSeconds);
+        expect_in_child([&] {
           manager.set_budget(MemoryBudget::with_limit(500));
-          _exit(0);
-        }
-        expect_ended_well(child);
+          return 0;
+        });
       });
 }
 

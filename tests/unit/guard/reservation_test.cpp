@@ -182,6 +182,14 @@ TEST(GuardReservation, outside_the_budget_does_not_go_for_a_budget_without_room)
 
 // ── the emergency reserve: S39 ──
 
+/// A hook that takes so many bytes and keeps them.
+void register_keeper(MemoryGuard const& guard, std::uint64_t bytes, std::optional<Bytes>& kept) {
+  ASSERT_TRUE(guard.register_hook({.name = "keeper", .callback = [&guard, bytes, &kept](HookContext const&) {
+                                     if (auto buffer = guard.safe_alloc<std::byte>(bytes)) kept = std::move(*buffer);
+                                     return 0U;
+                                   }}));
+}
+
 TEST(EmergencyReserve, lets_a_hook_allocate_under_a_full_budget_and_is_whole_afterwards) {
   Held held;
   auto guard = held.builder.budget_bytes(4096).emergency_reserve_bytes(1024).build().value();
@@ -227,11 +235,7 @@ TEST(EmergencyReserve, what_a_hook_keeps_of_it_comes_back_when_it_is_freed) {
   auto guard = held.builder.budget_bytes(4096).emergency_reserve_bytes(1024).build().value();
   const auto kept = take(guard, 3072);
   std::optional<Bytes> spilled;
-  ASSERT_TRUE(guard.register_hook({.name = "keeper", .callback = [&](HookContext const&) {
-                                     auto buffer = guard.safe_alloc<std::byte>(600);
-                                     if (buffer) spilled = std::move(*buffer);
-                                     return 0U;
-                                   }}));
+  register_keeper(guard, 600, spilled);
   EXPECT_FALSE(guard.safe_alloc_with_hooks<std::byte>(1));
   EXPECT_EQ(snapshot_of(guard.manager()).unspent, 424U);
   ASSERT_TRUE(spilled);
@@ -271,10 +275,7 @@ TEST(EmergencyReserve, is_not_an_ordinary_requests_to_take_when_a_hooks_buffer_i
   auto guard = held.builder.budget_bytes(4096).emergency_reserve_bytes(1024).build().value();
   const auto kept = take(guard, 3072);
   std::optional<Bytes> spilled;
-  ASSERT_TRUE(guard.register_hook({.name = "keeper", .callback = [&](HookContext const&) {
-                                     if (auto buffer = guard.safe_alloc<std::byte>(1024)) spilled = std::move(*buffer);
-                                     return 0U;
-                                   }}));
+  register_keeper(guard, 1024, spilled);
   EXPECT_FALSE(guard.safe_alloc_with_hooks<std::byte>(1));
   ASSERT_TRUE(spilled);
   EXPECT_EQ(snapshot_of(guard.manager()).unspent, 0U);
@@ -319,10 +320,7 @@ TEST(EmergencyReserve, that_cannot_be_filled_up_refuses_no_request) {
   const auto kept = take(guard, 1024);
   const auto others = other.alloc<std::byte>(512).value();
   std::optional<Bytes> spilled;
-  ASSERT_TRUE(guard.register_hook({.name = "keeper", .callback = [&](HookContext const&) {
-                                     if (auto buffer = guard.safe_alloc<std::byte>(512)) spilled = std::move(*buffer);
-                                     return 0U;
-                                   }}));
+  register_keeper(guard, 512, spilled);
   EXPECT_FALSE(guard.safe_alloc_with_hooks<std::byte>(1));
   ASSERT_TRUE(spilled) << "out of the reserve";
   spilled.reset();
