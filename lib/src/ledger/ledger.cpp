@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <memory>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -39,24 +40,28 @@ Word& word_at(LedgerCounters& counters, std::size_t index) noexcept { return rei
 
 }  // namespace
 
-void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget) {
-  index_ = cell;
+void Ledger::settle_in(std::uint32_t cell) {
   if (cell == kNoCell) {
-    if (private_ == nullptr) {
-      private_ = new PrivateBooks;  // lives as long as the ledger: as long as the process
-      add_private_cell(private_->cell);
-    }
-    cell_ = &private_->cell;
-    tallies_ = &private_->tallies;
-    shared_counters_ = &private_->counters;
-    base_ = &private_->base;
-    recorder.header->ledgers_without_cell.fetch_add(1, std::memory_order_relaxed);
+    auto owned = std::make_unique<PrivateBooks>();
+    add_private_cell(owned->cell);
+    auto* books = owned.release();  // lives as long as the ledger: as long as the process
+    cell_ = &books->cell;
+    tallies_ = &books->tallies;
+    shared_counters_ = &books->counters;
+    base_ = &books->base;
   } else {
     cell_ = &recorder.ledgers[cell];
     tallies_ = &recorder.tallies[cell];
     shared_counters_ = &recorder.overflow->counters[cell];
     base_ = &recorder.ledger_bases[cell];
   }
+  index_ = cell;
+}
+
+void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget) {
+  // Once only: whoever closed the manager before this one, or freed its last block, may be looking at its cell still.
+  if (cell_ == nullptr) settle_in(cell);
+  if (cell == kNoCell) recorder.header->ledgers_without_cell.fetch_add(1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < kCounterWords; ++i) {
     std::uint64_t present = word_at(*shared_counters_, i).load(std::memory_order_acquire);
     for (std::uint32_t lane = 0; cell < kLaneLedgers && lane < kOwnedLanes; ++lane) {

@@ -76,7 +76,7 @@ public:
   Ledger(Ledger const&) = delete;
   Ledger& operator=(Ledger const&) = delete;
 
-  /// Takes cell `cell` (kNoCell: private memory) under a new generation.
+  /// Takes cell `cell` (kNoCell: private memory) under a new generation. A ledger that was open before takes the cell that it had.
   void open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget);
   /// No handle is left: readers show it only while bytes are live.
   void close() noexcept;
@@ -199,6 +199,7 @@ private:
   using Steps = Protocol<StdAtomics>;
   struct PrivateBooks;
 
+  void settle_in(std::uint32_t cell);
   template <class Attempt>
   [[nodiscard]] ClaimResult beside_claims_in_flight(Attempt&& attempt) const noexcept;
   template <class Visit>
@@ -230,11 +231,11 @@ private:
     return static_cast<PressureLevel>(cell_->pressure.load(std::memory_order_relaxed) & 0xFF);
   }
 
+  // These four and index_ are written once, by the first open().
   flight::LedgerCell* cell_ = nullptr;
   flight::LedgerTallies* tallies_ = nullptr;
   flight::LedgerCounters* shared_counters_ = nullptr;  // of threads without a lane; of every thread from the ninth ledger on
   flight::LedgerCounters* base_ = nullptr;
-  PrivateBooks* private_ = nullptr;
   std::uint32_t index_ = flight::kNoCell;
   std::uint32_t directory_id_ = 0;
   flight::TagPlace other_{};
