@@ -26,12 +26,14 @@ int run(int argc, char** argv) {
       "  headroom replay resnet.csv.xz --budget 2GiB        does this job fit 2 GiB, and what would be refused?\n"
       "  headroom ps                                        who holds how much of which budget on this machine\n"
       "  headroom summary resnet.csv.xz                     totals, peak and leaks of a history or a flight file\n"
+      "  headroom explain 4711                              what happened to process 4711, in plain words\n"
       "  headroom devices                                   which GPUs there are, and how their memory is divided\n"
       "\n"
       "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
       "Each subcommand has its own --help.\n");
-  const std::array<Subcommand, 4> subcommands = {headroom::command::add_replay(app), headroom::command::add_ps(app),
-                                                 headroom::command::add_summary(app), headroom::command::add_devices(app)};
+  const std::array subcommands = {headroom::command::add_replay(app),  headroom::command::add_ps(app),
+                                  headroom::command::add_summary(app), headroom::command::add_devices(app),
+                                  headroom::command::add_explain(app), headroom::command::add_top(app)};
   try {
     app.parse(argc, argv);
   } catch (CLI::RequiredError const& error) {
@@ -39,8 +41,8 @@ int run(int argc, char** argv) {
     auto const* const word = argc > 1 ? argv[1] : "";
     auto const is_unknown = app.get_subcommands().empty() && *word != '\0' && *word != '-';
     if (is_unknown) {
-      complain("headroom",
-               "unknown subcommand '" + printable(word) + "'; expected replay, ps, summary or devices (see headroom --help)");
+      complain("headroom", "unknown subcommand '" + printable(word) +
+                               "'; expected replay, ps, summary, devices, explain or top (see headroom --help)");
     } else {
       static_cast<void>(app.exit(error));
     }

@@ -26,5 +26,7 @@ struct Subcommand {
 [[nodiscard]] Subcommand add_ps(CLI::App& app);
 [[nodiscard]] Subcommand add_summary(CLI::App& app);
 [[nodiscard]] Subcommand add_devices(CLI::App& app);
+[[nodiscard]] Subcommand add_explain(CLI::App& app);
+[[nodiscard]] Subcommand add_top(CLI::App& app);
 
 }  // namespace headroom::command

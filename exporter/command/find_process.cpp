@@ -1,0 +1,55 @@
+#include "command/find_process.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include <headroom/flight_reader.hpp>
+
+#include "command/output.hpp"
+
+namespace headroom::command {
+namespace {
+
+[[nodiscard]] std::optional<std::uint64_t> as_number(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+[[nodiscard]] std::string joined(std::vector<std::string> const& texts) {
+  std::string all;
+  for (auto const& text : texts) all += (all.empty() ? "" : ", ") + printable(text);
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> folders_or_default(std::optional<std::string> const& folder) {
+  return folder ? std::vector{*folder} : flight::flight_folders();
+}
+
+Result<std::string> file_of(std::string_view text, std::vector<std::string> const& folders) {
+  std::string path{text};
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return path;
+  auto const pid = as_number(text);
+  if (!pid) {
+    return fail(ErrorKind::io, Layer::request,
+                "'" + printable(path) + "' is no file; expected a file or a process number (headroom ps lists them)");
+  }
+  for (auto const& folder : folders) {
+    auto const found = flight::find_flights(folder);
+    if (!found) continue;
+    // Newest first: a number that was used again names its last owner.
+    auto const file = std::ranges::find(*found, *pid, &flight::FoundFlight::pid);
+    if (file != found->end()) return file->path;
+  }
+  return fail(ErrorKind::io, Layer::request,
+              "process " + path + " has left no flight file in " + joined(folders) + "; expected one that headroom ps lists");
+}
+
+}  // namespace headroom::command

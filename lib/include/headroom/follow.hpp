@@ -1,0 +1,162 @@
+// headroom: a program's memory through time.
+// Layer: follow
+//
+// A Model follows one source (a living process, what a dead one left, a recorded history) and answers what was the case at any
+// instant of the past that it keeps: who held what, what failed and what was done about it, what has been alive since when. It is
+// what `headroom explain`, `headroom top`, the status page and the viewer have in common. For the figures of this moment alone a
+// FlightView is enough, and cheaper.
+//
+//   auto model = follow::Model::open_flight(path).value();
+//   if (auto done = model.catch_up(); !done) …
+//   auto state = model.state_at(0, model.last_ticks());
+//
+// How exact it is. Every operation on a ledger has a number, so a model notices each one that is missing, whether it was
+// overwritten before it was read or never written. Allocated bytes come from the operations themselves and are exact at every
+// instant outside a gap. Tags and blocks are rebuilt from the live table after a gap; what could not be attributed is told as bytes.
+// The instant of an operation is its record's, or that of the operation before it where the records of two threads disagree with
+// the order of the ledger.
+//
+// Memory is bounded by Options::memory_bytes: keyframes make every instant reachable in constant time, and the oldest operations are
+// forgotten first. What is live now, and names, come on top.
+//
+// Ownership: a model owns its source. Thread safety: one thread at a time; models are independent. Errors: as Result, never thrown
+// (but for bad_alloc). Cost: see tests/bench/follow_bench.cpp; poll() costs a program that is followed nothing.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <headroom/error.hpp>
+#include <headroom/flight_reader.hpp>
+#include <headroom/follow_answers.hpp>
+#include <headroom/follow_source.hpp>
+
+namespace headroom::follow {
+
+struct Options {
+  /// Of the past: operations, keyframes, journal. At least 64 KiB are used.
+  std::size_t memory_bytes = std::size_t{64} << 20U;
+  /// How long to wait for an operation that others have overtaken, before it counts as missing. A thread that was put to sleep
+  /// between its operation and its record is late, not lost.
+  std::chrono::milliseconds patience{250};
+  /// Failures whose story is kept.
+  std::size_t failures = 4096;
+};
+
+/// One operation on a ledger, as an event log shows it.
+struct Operation {
+  std::uint64_t ticks = 0;
+  std::uint32_t ledger = 0;
+  flight::EventKind kind = flight::EventKind::none;  ///< allocate, free or write_off
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t allocated_after = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t duration_ns = 0;
+  bool recovered = false;  ///< not from a record, but from what the live table of a dead process shows
+  std::string_view tag;    ///< valid while the model lives
+  std::string_view site;
+};
+
+class Model {
+public:
+  explicit Model(std::unique_ptr<Source> source, Options const& options = {});
+  /// Errors: those of open_flight_source and open_history_source.
+  [[nodiscard]] static Result<Model> open_flight(std::string path, Options const& options = {});
+  [[nodiscard]] static Result<Model> open_history(std::string path, Options const& options = {});
+
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  /// Reads what is new; true when something was. Never blocks. Errors: those of the source.
+  [[nodiscard]] Result<bool> poll();
+  /// Reads until there is nothing more at once, and counts as missing what is missing then: for one look at a file.
+  [[nodiscard]] Result<void> catch_up();
+
+  // ── who, when ──
+
+  [[nodiscard]] Source const& source() const noexcept;
+  [[nodiscard]] bool ended() const noexcept;                 ///< the program has ended, and everything was read
+  [[nodiscard]] std::uint64_t first_ticks() const noexcept;  ///< of the oldest operation or event that is kept; 0 = none
+  [[nodiscard]] std::uint64_t last_ticks() const noexcept;   ///< of the newest; 0 = none
+  [[nodiscard]] std::uint64_t realtime_ns(std::uint64_t ticks) const;
+  [[nodiscard]] std::uint64_t monotonic_ns(std::uint64_t ticks) const;
+  [[nodiscard]] std::uint64_t duration_ns(std::uint64_t ticks) const;  ///< of a difference of ticks
+  [[nodiscard]] Losses losses() const;
+  [[nodiscard]] std::size_t memory_bytes() const noexcept;  ///< of the past that is kept
+
+  // ── the present, by the books of the last poll ──
+
+  [[nodiscard]] std::span<flight::LedgerSnapshot const> ledgers() const noexcept;
+  [[nodiscard]] flight::LedgerSnapshot const* ledger(std::uint32_t cell) const noexcept;
+
+  // ── the past ──
+
+  /// One ledger as it was after all that happened at or before `ticks`.
+  [[nodiscard]] LedgerState state_at(std::uint32_t ledger, std::uint64_t ticks) const;
+  /// All ledgers that the books know.
+  [[nodiscard]] std::vector<LedgerState> states_at(std::uint64_t ticks) const;
+  [[nodiscard]] PeakAnswer peak(std::uint32_t ledger) const;
+  /// What was live then, oldest first; blocks of unknown age come before all others.
+  [[nodiscard]] std::vector<LiveBlock> live_at(std::uint32_t ledger, std::uint64_t ticks) const;
+  /// What was allocated before `since` and still live at `ticks`.
+  [[nodiscard]] LeakAnswer alive_since(std::uint32_t ledger, std::uint64_t since, std::uint64_t ticks) const;
+  /// Of the regions that the source knows; absent when it knows none.
+  [[nodiscard]] std::optional<Fragmentation> fragmentation_at(std::uint32_t ledger, std::uint64_t ticks) const;
+  /// Bytes of a ledger, or of one of its tags, from `begin` (inclusive) to `end` (exclusive), as min and max of each of `columns`
+  /// equal columns. Empty when end ≤ begin or columns = 0.
+  [[nodiscard]] std::vector<SeriesColumn> series(std::uint32_t ledger, std::optional<std::string_view> tag, std::uint64_t begin,
+                                                 std::uint64_t end, std::size_t columns) const;
+
+  // ── events ──
+
+  /// Oldest first. Those still under way are among them.
+  [[nodiscard]] std::vector<FailureStory> failures() const;
+  /// Journal events that are kept, between two instants (both inclusive), oldest first: pressure, hooks, budgets, marks, …
+  void for_each_journal_event(std::uint64_t begin, std::uint64_t end,
+                              std::function<void(flight::Event const&)> const& visit) const;
+  /// Operations of a ledger between two instants (both inclusive), in the order of the ledger. `visit` returns false to stop.
+  void for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::uint64_t end,
+                          std::function<bool(Operation const&)> const& visit) const;
+
+private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The holes between blocks, within regions. Overlapping blocks and regions are fine: an address is used or free once.
+[[nodiscard]] Fragmentation fragmentation_of(std::span<AddressRegion const> regions, std::span<LiveBlock const> blocks);
+
+/// Models of all processes in some folders: the living, and the dead that left a file. Each has a past of its own: `options` are those
+/// of one. To list many processes and look into one, open that one only.
+class Fleet {
+public:
+  explicit Fleet(std::vector<std::string> folders, Options const& options = {});
+
+  /// Looks for new files, polls all models, and lets go of those whose file is gone. A file that cannot be read is left out, and
+  /// named in problems(). Errors: none of the folders could be read.
+  [[nodiscard]] Result<void> poll();
+
+  struct Member {
+    std::string path;
+    Model model;
+  };
+  [[nodiscard]] std::span<Member> members() noexcept;  ///< newest first
+  [[nodiscard]] std::span<std::string const> problems() const noexcept;
+
+private:
+  std::vector<std::string> folders_;
+  Options options_;
+  std::vector<Member> members_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace headroom::follow

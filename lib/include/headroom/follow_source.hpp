@@ -1,0 +1,92 @@
+// headroom: where a model of the past gets its facts from.
+// Layer: follow
+//
+// A Source tells what a program's books say now and which events are new. Three come with the library: the flight file of a living
+// or dead process, the same over a view that is open already, and a recorded history. Whoever can fill these plain structs (a
+// reader of post-mortems, a test) feeds a model just as well: derive from Source.
+//
+// Rules for a Source: events of one ledger carry the `alloc` word as the flight format defines it (allocated after, operation
+// number; the first operation of a ledger is number 1), whether or not a flight file is behind it. A figure that is not known stays
+// absent. read() may return as little as it likes at a time, as long as it says that there is more; the books are those after it.
+//
+// Ownership: a model owns its source. Thread safety: one thread at a time. Cost: a flight source maps its file and copies each
+// event once; a history source keeps what is live.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <headroom/error.hpp>
+#include <headroom/flight_reader.hpp>
+
+namespace headroom::follow {
+
+/// What kind of file is behind a model: what its figures can mean depends on it.
+enum class SourceKind : std::uint8_t { flight, history, dump };
+
+/// A stretch of a device's address space that a ledger's blocks lie in. With the regions known, the holes between blocks are too.
+struct AddressRegion {
+  std::uint64_t begin = 0;  ///< first address
+  std::uint64_t bytes = 0;
+};
+
+/// What one read brought.
+struct News {
+  std::vector<flight::Event> events;  ///< appended, in any order within one read
+  std::vector<flight::Gap> gaps;      ///< appended
+  bool more = false;                  ///< there is more to read at once; a read that ends with false read all there is
+  bool ended = false;                 ///< the program has ended, and nothing will follow what was read
+};
+
+class Source {
+public:
+  virtual ~Source() = default;
+  Source() = default;
+  Source(Source const&) = delete;
+  Source& operator=(Source const&) = delete;
+
+  [[nodiscard]] virtual SourceKind kind() const = 0;
+  /// What people call it: a path.
+  [[nodiscard]] virtual std::string title() const = 0;
+  /// Appends what is new to `news`. Errors: io, parse; what was read before one stays good.
+  [[nodiscard]] virtual Result<void> read(News& news) = 0;
+
+  [[nodiscard]] virtual flight::ProcessInfo process() const = 0;
+  [[nodiscard]] virtual flight::Liveness liveness() const = 0;
+  [[nodiscard]] virtual flight::ClockMap clock() const = 0;
+  /// Now in the ticks of the events, as well as it is known: never before the newest event that read() has returned.
+  [[nodiscard]] virtual std::uint64_t now_ticks() const = 0;
+
+  /// The books as they are now, closed ledgers too.
+  [[nodiscard]] virtual std::vector<flight::LedgerSnapshot> ledgers() const = 0;
+  virtual void for_each_live(std::function<void(flight::LiveAllocation const&)> const& visit) const = 0;
+  /// Names of tags, sites and hooks by the ids that events carry.
+  [[nodiscard]] virtual std::optional<flight::DirectoryName> name(std::uint32_t id) const = 0;
+
+  // What not every source knows.
+  [[nodiscard]] virtual std::vector<flight::HookSnapshot> hooks() const { return {}; }
+  [[nodiscard]] virtual std::vector<flight::FirstFailureInfo> first_failures() const { return {}; }
+  [[nodiscard]] virtual std::vector<flight::LaneInfo> lanes() const { return {}; }
+  [[nodiscard]] virtual std::vector<flight::InFlightOperation> in_flight() const { return {}; }
+  /// Empty: not known. A flight file does not tell them.
+  [[nodiscard]] virtual std::vector<AddressRegion> regions(std::uint32_t /*ledger*/) const { return {}; }
+  /// Records that could be read, and records that were gone before.
+  [[nodiscard]] virtual std::uint64_t accepted() const { return 0; }
+  [[nodiscard]] virtual std::uint64_t lost() const { return 0; }
+};
+
+/// Follows a view that is open already (of this process, too).
+[[nodiscard]] std::unique_ptr<Source> flight_source(flight::FlightView view);
+/// Opens a flight file. Errors: those of FlightView::open.
+[[nodiscard]] Result<std::unique_ptr<Source>> open_flight_source(std::string path);
+
+/// Reads a recorded history (see trace.hpp): one ledger without a budget, the time of its records in microseconds as ticks. Records
+/// that do not fit are counted in what its process() and ledgers() cannot say: unmatched frees change nothing.
+/// Errors: those of TraceReader::open; read() has those of TraceReader, and overflow where more than 16 TiB would be live.
+[[nodiscard]] Result<std::unique_ptr<Source>> open_history_source(std::string path);
+
+}  // namespace headroom::follow

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <utility>
+
+#include "follow/model_impl.hpp"
+
+namespace headroom::follow {
+
+Model::Model(std::unique_ptr<Source> source, Options const& options)
+    : impl_{std::make_unique<Impl>(std::move(source), options)} {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+Result<Model> Model::open_flight(std::string path, Options const& options) {
+  auto source = open_flight_source(std::move(path));
+  if (!source) return tl::unexpected{std::move(source.error())};
+  return Model{std::move(*source), options};
+}
+
+Result<Model> Model::open_history(std::string path, Options const& options) {
+  auto source = open_history_source(std::move(path));
+  if (!source) return tl::unexpected{std::move(source.error())};
+  return Model{std::move(*source), options};
+}
+
+Result<bool> Model::poll() { return impl_->poll(false); }
+
+Result<void> Model::catch_up() {
+  // A flight file is read whole each time, and a busy process always has more: a few reads let it come to rest. What is given up
+  // in the second one has its blocks from the table; the peak is judged by a read after that.
+  constexpr int kSettlingReads = 3;
+  do {
+    if (auto read = impl_->poll(false); !read) return tl::unexpected{std::move(read.error())};
+  } while (impl_->has_more);
+  for (int i = 0; i < kSettlingReads && !impl_->ended; ++i) {
+    if (auto read = impl_->poll(true); !read) return tl::unexpected{std::move(read.error())};
+  }
+  return {};
+}
+
+Source const& Model::source() const noexcept { return *impl_->source; }
+bool Model::ended() const noexcept { return impl_->ended; }
+std::uint64_t Model::last_ticks() const noexcept { return impl_->last_ticks; }
+std::uint64_t Model::realtime_ns(std::uint64_t ticks) const { return impl_->clock.realtime_ns(ticks); }
+std::uint64_t Model::monotonic_ns(std::uint64_t ticks) const { return impl_->clock.monotonic_ns(ticks); }
+std::uint64_t Model::duration_ns(std::uint64_t ticks) const { return impl_->clock.duration_ns(ticks); }
+std::size_t Model::memory_bytes() const noexcept { return impl_->memory(); }
+std::span<flight::LedgerSnapshot const> Model::ledgers() const noexcept { return impl_->books; }
+flight::LedgerSnapshot const* Model::ledger(std::uint32_t cell) const noexcept { return impl_->book_of(cell); }
+
+std::uint64_t Model::first_ticks() const noexcept {
+  auto first = ~std::uint64_t{0};
+  if (!impl_->journal.events().empty()) first = impl_->journal.events().front().ticks;
+  for (auto const& [cell, track] : impl_->tracks) {
+    for (auto const& chunk : track.past.chunks()) {
+      if (chunk.steps.empty()) continue;
+      first = std::min(first, chunk.steps.front().ticks);
+      break;
+    }
+  }
+  return first == ~std::uint64_t{0} ? 0 : first;
+}
+
+Losses Model::losses() const {
+  Losses losses;
+  losses.events_read = impl_->source->accepted();
+  losses.events_lost = impl_->source->lost();
+  auto const process = impl_->source->process();
+  losses.events_refused = process.refused_no_lane + process.refused_reentrant + process.refused_early;
+  for (auto const& [cell, track] : impl_->tracks) {
+    losses.operations_missing += track.missing;
+    losses.gaps += track.gaps;
+    losses.late_events += track.sequence.late();
+    losses.waiting_events += track.sequence.waiting();
+    losses.forgotten_operations += track.past.forgotten();
+    losses.unmatched_frees += track.past.unmatched();
+  }
+  losses.forgotten_failures = impl_->stories.forgotten();
+  return losses;
+}
+
+std::vector<FailureStory> Model::failures() const {
+  std::vector<FailureStory> stories{impl_->stories.all().begin(), impl_->stories.all().end()};
+  for (auto& story : stories) {
+    if (auto const* const book = impl_->book_of(story.ledger); book != nullptr) story.ledger_name = book->name;
+  }
+  return stories;
+}
+
+void Model::for_each_journal_event(std::uint64_t begin, std::uint64_t end,
+                                   std::function<void(flight::Event const&)> const& visit) const {
+  auto const& events = impl_->journal.events();
+  for (auto at = std::ranges::lower_bound(events, begin, {}, &flight::Event::ticks); at != events.end() && at->ticks <= end;
+       ++at) {
+    visit(*at);
+  }
+}
+
+void Model::for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::uint64_t end,
+                               std::function<bool(Operation const&)> const& visit) const {
+  auto const* const track = impl_->track_of(ledger);
+  if (track == nullptr) return;
+  for (auto const& chunk : track->past.chunks()) {
+    if (chunk.steps.empty() || chunk.steps.back().ticks < begin) continue;
+    auto step = std::ranges::lower_bound(chunk.steps, begin, {}, &Step::ticks);
+    for (; step != chunk.steps.end(); ++step) {
+      if (step->ticks > end) return;
+      Operation const operation{.ticks = step->ticks,
+                                .ledger = ledger,
+                                .kind = step->kind,
+                                .address = step->address,
+                                .bytes = step->bytes,
+                                .allocated_after = step->allocated,
+                                .thread = step->thread,
+                                .duration_ns = step->duration_ns,
+                                .recovered = (step->bits & Step::kRecovered) != 0,
+                                .tag = impl_->tags.text(step->tag),
+                                .site = impl_->sites.text(step->site)};
+      if (!visit(operation)) return;
+    }
+  }
+}
+
+}  // namespace headroom::follow

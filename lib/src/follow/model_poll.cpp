@@ -1,0 +1,206 @@
+// Model: reading. A poll reads events first and the books after them, so that the live table and the peak know at least what the
+// events say. Operations go through their ledger's sequence; the journal is held back for one read, in which everything that its
+// threads wrote before is seen.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "follow/model_impl.hpp"
+
+namespace headroom::follow {
+namespace {
+
+using flight::Event;
+using flight::EventKind;
+
+constexpr std::size_t kLeastMemory = std::size_t{64} << 10U;
+constexpr std::size_t kMostChunkSteps = std::size_t{1} << 16U;
+constexpr std::size_t kLeastChunkSteps = 256;
+
+/// A sixteenth of the memory, so that the past is forgotten in small pieces.
+std::size_t chunk_steps_for(std::size_t memory) noexcept {
+  return std::clamp(std::bit_floor(std::max<std::size_t>(memory / sizeof(Step) / 16, 1)), kLeastChunkSteps, kMostChunkSteps);
+}
+
+/// A sixteenth of it for the journal.
+std::size_t journal_events_for(std::size_t memory) noexcept { return std::max<std::size_t>(memory / sizeof(Event) / 16, 64); }
+
+bool is_operation(Event const& event) noexcept {
+  return event.kind == EventKind::allocate || event.kind == EventKind::free || event.kind == EventKind::write_off;
+}
+
+}  // namespace
+
+Model::Impl::Impl(std::unique_ptr<Source> from, Options const& wanted)
+    : options{wanted},
+      source{std::move(from)},
+      clock{source->clock()},
+      journal{journal_events_for(std::max(wanted.memory_bytes, kLeastMemory))},
+      stories{std::max<std::size_t>(wanted.failures, 1), [this](std::uint32_t id) { return label(id); }},
+      chunk_steps_{chunk_steps_for(std::max(wanted.memory_bytes, kLeastMemory))} {
+  options.memory_bytes = std::max(wanted.memory_bytes, kLeastMemory);
+  // The clock map converts ticks to ns; a second is found by halving.
+  std::uint64_t low = 1;
+  std::uint64_t high = std::uint64_t{1} << 40U;
+  while (low < high) {
+    auto const middle = low + (high - low) / 2;
+    if (clock.duration_ns(middle) >= 1'000'000'000) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  second_ = low;
+  auto const patience_ms = static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted.patience.count(), 0, 1'000'000));
+  patience_ticks_ = second_ / 1000 * patience_ms + second_ % 1000 * patience_ms / 1000;
+}
+
+// ── names ──
+
+std::string Model::Impl::label(std::uint32_t id) const {
+  auto found = source->name(id);
+  return found ? std::move(found->label) : std::string{};
+}
+
+std::uint16_t Model::Impl::tag_number(std::uint32_t id) {
+  if (id == 0) return 0;
+  auto const [place, is_new] = tag_numbers_.try_emplace(id);
+  if (is_new) place->second = static_cast<std::uint16_t>(tags.intern(label(id)));
+  return place->second;
+}
+
+std::uint32_t Model::Impl::site_number(std::uint32_t id) {
+  if (id == 0) return 0;
+  auto const [place, is_new] = site_numbers_.try_emplace(id);
+  if (is_new) place->second = sites.intern(label(id));
+  return place->second;
+}
+
+Model::Impl::Track& Model::Impl::track(std::uint32_t cell) {
+  return tracks.try_emplace(cell, second_, chunk_steps_).first->second;
+}
+
+Step Model::Impl::to_step(Event const& event) {
+  auto bits = static_cast<std::uint8_t>(std::min<std::uint64_t>((event.words[5] >> 52U) & 0xFU, 4));
+  if ((event.flags() & flight::kFlagUntracked) != 0) bits |= Step::kUntracked;
+  return {.ticks = event.ticks,
+          .address = event.words[2],
+          .bytes = event.bytes(),
+          .allocated = event.allocated_after(),
+          .site = site_number(static_cast<std::uint32_t>(event.words[6])),
+          .thread = event.thread(),
+          .duration_ns = event.duration_ns(),
+          .tag = tag_number(event.tag()),
+          .kind = event.kind,
+          .bits = bits};
+}
+
+// ── a poll ──
+
+Result<bool> Model::Impl::poll(bool give_up) {
+  if (ended) return false;
+  News news;
+  if (auto read = source->read(news); !read) return tl::unexpected{std::move(read.error())};
+  tag_numbers_.clear();
+  site_numbers_.clear();
+  slots_.reset();
+  clock = source->clock();
+  books = source->ledgers();
+  ended = news.ended && !news.more;
+  has_more = news.more;
+  sort_in(news);
+  // A read that is cut off may have left out what came before its last events.
+  auto const final = (give_up || ended) && !news.more;
+  for (auto& [cell, track] : tracks) drain(cell, track, final);
+  begin_quiet_ledgers();
+  if (ended && source->kind() == SourceKind::flight) reconcile_with_table();
+  note_books(ended);
+  forget();
+  polled_ticks = std::max({polled_ticks, source->now_ticks(), last_ticks});
+  return news.more || !news.events.empty() || !news.gaps.empty();
+}
+
+void Model::Impl::sort_in(News& news) {
+  flight::sort_timeline(news.events);
+  for (auto const& event : held_) add_journal(event);
+  held_.clear();
+  auto const lost_journal =
+      std::ranges::any_of(news.gaps, [](flight::Gap const& gap) { return gap.ring == flight::Ring::journal; });
+  if (journal_was_lost_ || lost_journal) stories.note_loss();
+  journal_was_lost_ = false;
+  if (lost_journal) {
+    // Somewhere before the first record of that lane that was read after it; at the latest, now.
+    auto until = source->now_ticks();
+    for (auto const& gap : news.gaps) {
+      auto const after = std::ranges::find_if(news.events, [&](Event const& event) {
+        return event.lane == gap.lane && event.ring == flight::Ring::journal && event.number > gap.last_missing;
+      });
+      if (gap.ring == flight::Ring::journal && after != news.events.end()) until = after->ticks;
+    }
+    journal.note_loss(until);
+  }
+  for (auto const& event : news.events) {
+    last_ticks = std::max(last_ticks, event.ticks);
+    if (is_operation(event)) track(event.ledger()).sequence.add(event.words[4], to_step(event));
+    if (event.ring == flight::Ring::journal) held_.push_back(event);
+  }
+  if (!news.ended) return;
+  for (auto const& event : held_) add_journal(event);
+  held_.clear();
+}
+
+void Model::Impl::add_journal(Event const& event) {
+  journal.add(event);
+  stories.add(event);
+}
+
+void Model::Impl::drain(std::uint32_t cell, Track& track, bool give_up) {
+  track.sequence.drain(
+      give_up, patience_ticks_, source->now_ticks(),
+      [&](std::uint64_t alloc_word, Step const& first, std::uint64_t missing, bool whole) {
+        begin(cell, track, alloc_word, first, missing, whole);
+      },
+      [&](Step const& step) { track.past.apply(step); });
+}
+
+void Model::Impl::note_books(bool final) {
+  for (auto const& book : books) {
+    auto const found = tracks.find(book.cell);
+    if (found == tracks.end() || !found->second.past.has_segment()) continue;
+    auto& [cell, track] = *found;
+    track.past.note_behind(book.allocated != track.past.sums().allocated);
+    track.past.note_book_peak(book.peak, track.sequence.waiting() == 0, final);
+  }
+}
+
+std::size_t Model::Impl::memory() const noexcept {
+  auto bytes = journal.memory();
+  for (auto const& [cell, track] : tracks) bytes += track.past.memory();
+  return bytes;
+}
+
+/// The oldest chunk of all ledgers goes first; the one that is being written always stays.
+void Model::Impl::forget() {
+  while (memory() > options.memory_bytes) {
+    LedgerPast* oldest = nullptr;
+    for (auto& [cell, track] : tracks) {
+      auto const& chunks = track.past.chunks();
+      if (chunks.size() < 2) continue;
+      if (oldest == nullptr || chunks[1].begin_ticks < oldest->chunks()[1].begin_ticks) oldest = &track.past;
+    }
+    if (oldest == nullptr) return;
+    oldest->forget_oldest();
+  }
+}
+
+flight::LedgerSnapshot const* Model::Impl::book_of(std::uint32_t cell) const noexcept {
+  auto const found = std::ranges::find(books, cell, &flight::LedgerSnapshot::cell);
+  return found == books.end() ? nullptr : &*found;
+}
+
+Model::Impl::Track const* Model::Impl::track_of(std::uint32_t cell) const noexcept {
+  auto const found = tracks.find(cell);
+  return found == tracks.end() ? nullptr : &found->second;
+}
+
+}  // namespace headroom::follow

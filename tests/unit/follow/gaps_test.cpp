@@ -1,0 +1,251 @@
+// What was lost is told, and nothing is made up for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scripted_source.hpp"
+
+namespace headroom::follow {
+namespace {
+
+constexpr std::uint32_t kTag = 5;
+
+std::shared_ptr<Script> new_script() {
+  auto script = std::make_shared<Script>();
+  script->name(kTag, "cache");
+  return script;
+}
+
+std::uint64_t sum_of(LedgerState const& state) {
+  std::uint64_t sum = state.unattributed_bytes;
+  for (auto const& tag : state.tags) sum += tag.bytes;
+  return sum;
+}
+
+TEST(FollowGaps, an_instant_among_lost_operations_says_so_and_how_many) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->allocate(200, 0x2000, 20, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->free(300, 0x1000, 10, kTag);
+  script->allocate(350, 0x3000, 1, kTag);
+  script->allocate(360, 0x4000, 2, kTag);
+  script->record = true;
+  script->allocate(400, 0x5000, 4, kTag);
+  ASSERT_TRUE(model.catch_up());
+
+  EXPECT_EQ(model.state_at(0, 200).known, Known::exact) << "the last instant before the gap";
+  auto const inside = model.state_at(0, 320);
+  EXPECT_EQ(inside.known, Known::gap);
+  EXPECT_EQ(inside.missing_operations, 3U);
+  EXPECT_EQ(inside.allocated, 30U) << "just before the gap";
+  EXPECT_EQ(inside.as_of_ticks, 200U);
+  auto const after = model.state_at(0, 400);
+  EXPECT_EQ(after.known, Known::exact);
+  EXPECT_EQ(after.allocated, 27U);
+  EXPECT_EQ(after.live_allocations, 4U);
+  EXPECT_EQ(sum_of(after), 27U);
+  EXPECT_EQ(model.losses().operations_missing, 3U);
+  EXPECT_EQ(model.losses().gaps, 1U);
+}
+
+TEST(FollowGaps, operations_at_the_end_that_only_the_books_know_are_a_gap) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->record = false;
+  script->allocate(200, 0x2000, 20, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.state_at(0, 100).known, Known::exact);
+  auto const now = model.state_at(0, 200);
+  EXPECT_EQ(now.known, Known::gap);
+  EXPECT_EQ(now.allocated, 10U);
+  auto const columns = model.series(0, std::nullopt, 100, 300, 2);
+  EXPECT_EQ(columns[0].known, Known::gap);
+  EXPECT_EQ(columns[0].high, 10U);
+}
+
+TEST(FollowGaps, the_past_before_a_gap_stays_exact) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->free(200, 0x1000, 10, kTag);
+  script->record = true;
+  script->allocate(300, 0x2000, 20, kTag);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.state_at(0, 100).known, Known::exact);
+  EXPECT_EQ(model.state_at(0, 100).allocated, 10U);
+  ASSERT_EQ(model.live_at(0, 100).size(), 1U);
+  EXPECT_EQ(model.state_at(0, 101).known, Known::gap) << "nobody knows when it began";
+  ASSERT_EQ(model.live_at(0, 300).size(), 1U);
+  EXPECT_EQ(model.live_at(0, 300)[0].address, 0x2000U);
+}
+
+TEST(FollowGaps, what_is_freed_after_a_gap_was_live_since_it) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->allocate(200, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(300, 0x3000, 40, kTag);
+  script->free(400, 0x2000, 20, kTag);  // before anybody looks at the table
+  ASSERT_TRUE(model.catch_up());
+  auto const state = model.state_at(0, 300);
+  EXPECT_EQ(state.known, Known::exact);
+  EXPECT_EQ(state.allocated, 70U);
+  EXPECT_EQ(sum_of(state), 70U);
+  EXPECT_EQ(state.live_allocations, 3U);
+  EXPECT_EQ(model.state_at(0, 400).allocated, 50U);
+}
+
+TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->record = false;
+  script->allocate(200, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(300, 0x3000, 40, kTag);
+  script->record = false;
+  script->free(400, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(500, 0x4000, 80, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  auto const between = model.state_at(0, 300);
+  EXPECT_EQ(between.allocated, 70U);
+  EXPECT_EQ(between.known, Known::partial);
+  EXPECT_EQ(between.unattributed_bytes, 30U);
+  auto const after = model.state_at(0, 500);
+  EXPECT_EQ(after.known, Known::exact);
+  EXPECT_EQ(after.allocated, 130U);
+  EXPECT_EQ(model.losses().gaps, 2U);
+}
+
+TEST(FollowGaps, a_late_record_is_waited_for_as_long_as_patience_says) {
+  auto const script = new_script();
+  auto const first = script->make_allocate(100, 0x1000, 10, kTag);
+  auto const late = script->make_allocate(200, 0x2000, 20, kTag);
+  auto const third = script->make_allocate(300, 0x3000, 40, kTag);
+  script->put(first);
+  script->put(third);
+  auto model = model_of(script, {.patience = std::chrono::milliseconds{1}});
+  ASSERT_TRUE(model.poll());
+  EXPECT_EQ(model.losses().waiting_events, 1U);
+  EXPECT_EQ(model.state_at(0, 300).allocated, 10U);
+  script->now = 300 + 999'999;  // a tick is a nanosecond: just short of it
+  ASSERT_TRUE(model.poll());
+  EXPECT_EQ(model.losses().gaps, 0U);
+  script->put(late);
+  ASSERT_TRUE(model.poll());
+  EXPECT_EQ(model.losses().waiting_events, 0U);
+  EXPECT_EQ(model.losses().gaps, 0U);
+  EXPECT_EQ(model.state_at(0, 250).allocated, 30U);
+  EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
+}
+
+TEST(FollowGaps, a_record_that_comes_too_late_is_counted_and_changes_nothing) {
+  auto const script = new_script();
+  auto const first = script->make_allocate(100, 0x1000, 10, kTag);
+  auto const late = script->make_allocate(200, 0x2000, 20, kTag);
+  auto const third = script->make_allocate(300, 0x3000, 40, kTag);
+  script->put(first);
+  script->put(third);
+  auto model = model_of(script, {.patience = std::chrono::milliseconds{1}});
+  ASSERT_TRUE(model.poll());
+  script->now = 300 + 1'000'000;
+  ASSERT_TRUE(model.poll());
+  EXPECT_EQ(model.losses().operations_missing, 1U);
+  EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
+  EXPECT_EQ(model.state_at(0, 300).known, Known::exact) << "the table has the block";
+  script->put(late);
+  ASSERT_TRUE(model.poll());
+  EXPECT_EQ(model.losses().late_events, 1U);
+  EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
+  EXPECT_EQ(model.state_at(0, 300).live_allocations, 3U);
+}
+
+TEST(FollowGaps, numbers_that_wrap_are_no_gap) {
+  auto const script = new_script();
+  script->books[0].number = (std::uint64_t{1} << 20U) - 3;  // the next one is 2^20 − 2
+  script->book().counters.allocations = script->books[0].number;
+  script->book().counters.frees = 0;
+  for (std::uint64_t i = 0; i < 6; ++i) script->allocate(100 + i, 0x1000 + i * 64, 1, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.losses().gaps, 0U);
+  EXPECT_EQ(model.state_at(0, 105).allocated, 6U);
+}
+
+TEST(FollowGaps, the_frame_of_a_dead_process_is_completed_from_its_table) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->allocate(200, 0x2000, 20, kTag);
+  script->record = false;  // died before these two records
+  script->allocate(300, 0x3000, 40, kTag);
+  script->free(310, 0x1000, 10, kTag);
+  script->ended = true;
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_TRUE(model.ended());
+  auto const state = model.state_at(0, 1000);
+  EXPECT_EQ(state.allocated, 60U);
+  EXPECT_EQ(state.known, Known::exact);
+  EXPECT_EQ(state.live_allocations, 2U);
+  std::vector<bool> recovered;
+  model.for_each_operation(0, 0, 1000, [&](Operation const& operation) {
+    recovered.push_back(operation.recovered);
+    return true;
+  });
+  EXPECT_THAT(recovered, testing::ElementsAre(false, false, true, true));
+  EXPECT_FALSE(model.poll().value()) << "nothing follows an end";
+}
+
+TEST(FollowGaps, a_free_of_nothing_known_is_counted_and_no_sum_goes_below_zero) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  auto stray = script->make_allocate(200, 0x2000, 20, kTag);
+  stray.kind = flight::EventKind::free;  // a damaged record: frees what was never there
+  stray.words[2] = 0x7777;
+  script->put(stray);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.losses().unmatched_frees, 1U);
+  auto const state = model.state_at(0, 200);
+  EXPECT_EQ(state.live_allocations, 1U);
+  EXPECT_EQ(state.known, Known::partial);
+  EXPECT_EQ(state.unattributed_bytes, 20U);
+}
+
+TEST(FollowGaps, memory_is_bounded_and_the_forgotten_past_has_no_figures) {
+  auto const script = new_script();
+  auto model = model_of(script, {.memory_bytes = std::size_t{256} << 10U});
+  std::uint64_t ticks = 0;
+  for (int round = 0; round < 40; ++round) {
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      script->allocate(++ticks, 0x1000 + i * 64, 64, kTag);
+    }
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      script->free(++ticks, 0x1000 + i * 64, 64, kTag);
+    }
+    ASSERT_TRUE(model.poll());
+    EXPECT_LE(model.memory_bytes(), std::size_t{256} << 10U);
+  }
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.state_at(0, 10).known, Known::forgotten);
+  EXPECT_EQ(model.state_at(0, 10).allocated, 0U);
+  EXPECT_GT(model.losses().forgotten_operations, 30'000U);
+  EXPECT_LT(model.first_ticks(), ticks - 1000) << "some of the past is kept";
+  // 250 operations before the end: 500 − 250 blocks were still there.
+  auto const state = model.state_at(0, ticks - 250);
+  EXPECT_EQ(state.known, Known::exact);
+  EXPECT_EQ(state.allocated, 250U * 64);
+  EXPECT_EQ(model.live_at(0, ticks - 250).size(), 250U);
+}
+
+}  // namespace
+}  // namespace headroom::follow
