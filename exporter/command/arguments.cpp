@@ -53,6 +53,15 @@ Result<std::optional<double>> parse_speed(std::string_view text) {
   return number;
 }
 
+Result<ReplayTags> parse_tags(std::string_view text) {
+  for (auto const tags : {ReplayTags::size, ReplayTags::thread, ReplayTags::stream, ReplayTags::none}) {
+    if (text == to_string(tags)) return tags;
+  }
+  auto refused = refuse(text, "size or thread or stream or none");
+  refused.value().message.insert(0, "--tag ");
+  return refused;
+}
+
 Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t least) {
   std::uint64_t count = 0;
   auto const [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), count);

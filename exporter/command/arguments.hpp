@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <headroom/error.hpp>
+#include <headroom/replay.hpp>
 
 namespace headroom::command {
 
@@ -20,5 +21,8 @@ namespace headroom::command {
 
 /// A whole number from `least` on.
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t least);
+
+/// What a history's allocations are told apart by: size, thread, stream or none. The error names the option --tag.
+[[nodiscard]] Result<ReplayTags> parse_tags(std::string_view text);
 
 }  // namespace headroom::command

@@ -1,7 +1,6 @@
 // headroom: how many events a flight file recorded, and how many could be read.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -26,11 +25,7 @@ public:
     events_.clear();
     gaps_.clear();
     reader_.poll(events_, gaps_, dead);
-    for (auto const& event : events_) newest_ticks_ = std::max(newest_ticks_, event.ticks);
   }
-
-  /// Of the newest event read; 0 when there was none.
-  [[nodiscard]] std::uint64_t newest_ticks() const noexcept { return newest_ticks_; }
 
   /// Polls until the file was quiet for the time of a poll, or for long enough that it never is: then its own sum stands for the
   /// heads, which is what they were at the last poll.
@@ -48,7 +43,6 @@ private:
   flight::EventReader reader_;
   std::vector<flight::Event> events_;  // kept for their memory
   std::vector<flight::Gap> gaps_;
-  std::uint64_t newest_ticks_ = 0;
 };
 
 }  // namespace headroom::command

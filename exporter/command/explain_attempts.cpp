@@ -106,7 +106,7 @@ void explain_hooks(Scene const& scene, FailureStory const& story, Prose& prose) 
     } else if (there == 0) {
       prose.say("Nothing could have made room: this manager has no hooks");
     } else {
-      prose.say("Its " + counted(there, "hook") + (there == 1 ? " was" : " were") +
+      prose.say("Its " + counted_in_words(there, "hook") + (there == 1 ? " was" : " were") +
                 " not asked: the request came through a door that asks none (safe_alloc_with_hooks does)");
     }
     return;
@@ -118,7 +118,7 @@ void explain_hooks(Scene const& scene, FailureStory const& story, Prose& prose) 
     prose.say("One hook was asked: " + parts.front());
     return;
   }
-  auto lead = counted(parts.size(), "hook") + " were asked";
+  auto lead = counted_in_words(parts.size(), "hook") + " were asked";
   lead.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(lead.front())));
   std::string text = lead + ": ";
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : "; ") + parts[i];

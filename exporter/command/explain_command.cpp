@@ -10,8 +10,8 @@
 #include "command/explanation.hpp"
 #include "command/find_process.hpp"
 #include "command/output.hpp"
+#include "command/source.hpp"
 #include "command/subcommand.hpp"
-#include "command/summary_sources.hpp"
 
 namespace headroom::command {
 namespace {
@@ -22,11 +22,6 @@ struct ExplainArguments {
   std::string file;
   std::optional<std::string> folder;
 };
-
-ExitCode broken(Error const& error) {
-  complain(kWho, error.message.empty() ? error.to_string() : error.message);
-  return ExitCode::broken_input;
-}
 
 void print(follow::Model const& model, std::string path, std::optional<ProcessFigures> process) {
   auto const scene = make_scene(model, std::move(path), std::move(process));
@@ -44,22 +39,17 @@ void print(follow::Model const& model, std::string path, std::optional<ProcessFi
 }
 
 ExitCode run_explain(ExplainArguments const& arguments) {
-  auto const is_input = arguments.file == "-";
   auto const path =
-      is_input ? Result<std::string>{arguments.file} : file_of(arguments.file, folders_or_default(arguments.folder));
-  if (!path) return broken(path.error());
-  if (is_input || !looks_like_flight(*path)) {
-    auto model = follow::Model::open_history(*path);
-    if (!model) return broken(model.error());
-    if (auto const read = model->catch_up(); !read) return broken(read.error());
-    print(*model, model->source().title(), std::nullopt);
-    return ExitCode::good;
-  }
-  auto view = flight::FlightView::open(*path);
-  if (!view) return broken(view.error());
-  follow::Model model{follow::flight_source(*view)};
-  if (auto const read = model.catch_up(); !read) return broken(read.error());
-  print(model, *path, process_figures(*view));
+      arguments.file == "-" ? Result<std::string>{arguments.file} : file_of(arguments.file, folders_or_default(arguments.folder));
+  if (!path) return complain_about(kWho, path.error(), ExitCode::broken_input);
+  auto source = Source::open(*path);
+  if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
+  auto records = source->records();
+  if (!records) return complain_about(kWho, records.error(), ExitCode::broken_input);
+  follow::Model model{std::move(*records)};
+  if (auto const read = model.catch_up(); !read) return complain_about(kWho, read.error(), ExitCode::broken_input);
+  auto const is_history = model.source().kind() == follow::SourceKind::history;
+  print(model, model.source().title(), is_history ? std::nullopt : std::optional{process_figures(model.source())});
   return ExitCode::good;
 }
 
@@ -69,8 +59,10 @@ Subcommand add_explain(CLI::App& app) {
   auto const arguments = std::make_shared<ExplainArguments>();
   auto* const explain = app.add_subcommand("explain", "What happened, who held it, who said no, and what to try, in plain words");
   explain
-      ->add_option("file", arguments->file,
-                   "A flight file of a living or dead process, a process number, or a recorded history (- is standard input)")
+      ->add_option(
+          "file", arguments->file,
+          "A flight file of a living or dead process, a process number, a post-mortem, or a recorded history (- is standard\n"
+          "input)")
       ->required()
       ->type_name("FILE|PID");
   explain->add_option("--dir", arguments->folder, "Where a process number is looked for (default: where headroom ps looks)")
@@ -81,6 +73,7 @@ Subcommand add_explain(CLI::App& app) {
       "Examples:\n"
       "  headroom explain 4711\n"
       "  headroom explain /dev/shm/headroom-1000/train.4711.0123456789abcdef.flight\n"
+      "  headroom explain train.4711.0123456789abcdef.0.post-mortem.json\n"
       "  headroom explain oom_batch.csv.xz\n"
       "\n"
       "Exit status: 0 it could be explained, whatever happened; 2 wrong usage; 3 there is no such process, or the file cannot be "

@@ -1,6 +1,7 @@
 // What else is known: other failures, the peak, what has been alive for long, what was under way, what the records cannot tell; and
 // what to try.
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -34,11 +35,11 @@ void explain_other_failures(Scene const& scene, Prose& prose) {
     recovered = std::accumulate(ledger.guard.recoveries.begin(), ledger.guard.recoveries.end(), recovered);
   }
   auto text = scene.process ? "It was refused " + format_count(refusals) + " times in all"
-                            : "The history has " + counted(refusals, "failed request");
+                            : "The history has " + counted_in_words(refusals, "failed request");
   if (recovered == refusals) {
     text += ", and every time the request went through after all";
   } else if (recovered != 0) {
-    text += ", and in " + counted(recovered, "case") + " of these the request went through after all";
+    text += ", and in " + counted_in_words(recovered, "case") + " of these the request went through after all";
   }
   auto failures = scene.model.source().first_failures();
   if (!failures.empty()) {
@@ -80,9 +81,9 @@ void explain_old_blocks(Scene const& scene, Prose& prose) {
   auto const state = scene.model.state_at(scene.ledger->cell, last);
   if (old.allocations == 0 || old.bytes * 10 < state.allocated) return;
   auto const& largest = old.groups.front();
-  auto text = "At the end " + format_bytes(state.allocated) + " were live";
-  if (scene.living()) text = "Now " + format_bytes(state.allocated) + " are live";
-  text += ", and " + format_bytes(old.bytes) + " of that in " + counted(old.allocations, "allocation") + " " +
+  auto text = scene.when() + ' ' + format_bytes(state.allocated) + (scene.living() ? " are live" : " were live");
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  text += ", and " + format_bytes(old.bytes) + " of that in " + counted_in_words(old.allocations, "allocation") + " " +
           (scene.living() ? "have" : "had") + " been there since before " + time_in_prose(scene, since);
   if (scene.process) {
     text += ", most of it " + tag_in_prose(largest.tag);
@@ -106,6 +107,10 @@ void explain_old_blocks(Scene const& scene, Prose& prose) {
 void explain_losses(Scene const& scene, Prose& prose) {
   if (!scene.process) return;
   auto const losses = scene.model.losses();
+  if (scene.is_record() && losses.events_read == 0 && scene.process->info.events_recorded != 0) {
+    prose.say("This file was written without events, so figures, books and the last failure are all that it tells");
+    return;
+  }
   if (losses.events_lost + losses.events_refused == 0) {
     if (losses.events_read != 0) prose.say("No record is missing, so all of this is exact");
     return;
@@ -195,6 +200,9 @@ void explain_operations(Scene const& scene, Prose& prose) {
       prose.say("Right now " + who + " is " + doing(operation.operation) + ' ' + format_bytes_exact(operation.bytes) +
                 ", and has been for " + format_seconds(static_cast<double>(since) * 1e-9) +
                 ": a slow call of the driver, or a hang");
+    } else if (scene.is_record() && scene.process->state == "living") {
+      prose.say("When this was written, " + who + " was in the middle of " + doing(operation.operation) + ' ' +
+                format_bytes_exact(operation.bytes) + ", which it had begun at " + time_in_prose(scene, operation.since_ticks));
     } else {
       prose.say("When it died, " + who + " was in the middle of " + doing(operation.operation) + ' ' +
                 format_bytes_exact(operation.bytes) + ", which it had begun at " + time_in_prose(scene, operation.since_ticks) +
@@ -209,7 +217,7 @@ void explain_surroundings(Scene const& scene, Prose& prose) {
   explain_peak(scene, prose);
   explain_old_blocks(scene, prose);
   if (scene.ledger->failed_frees != 0) {
-    prose.say(counted(scene.ledger->failed_frees, "block") + " could not be freed, and " +
+    prose.say(counted_in_words(scene.ledger->failed_frees, "block") + " could not be freed, and " +
               format_bytes_exact(scene.ledger->failed_free_bytes) + " stay charged for " +
               (scene.ledger->failed_frees == 1 ? "it" : "them"));
   }

@@ -106,19 +106,23 @@ void explain_first_failures(Scene const& scene, Prose& prose) {
             "), but its story is no longer among the records");
   prose.say("The first of that kind asked for " + format_bytes_exact(last.requested) + " at " +
             time_in_prose(scene, last.first_ticks) + ", when " + format_bytes(last.claimed) + " were claimed; there were " +
-            counted(last.count, "refusal") + " like it");
+            counted_in_words(last.count, "refusal") + " like it");
 }
 
 void explain_holders(Scene const& scene, FailureStory const& story, Prose& prose) {
   auto const then = scene.model.state_at(story.ledger, story.ticks);
+  if (then.known != follow::Known::exact && !story.holders.empty()) {
+    prose.say("At that moment " + holders_in_prose(story.holders, 0));
+    return;
+  }
   if (then.known == follow::Known::exact || then.known == follow::Known::partial) {
     if (then.allocated == 0) {
       prose.say("Nothing was live in it at that moment");
     } else if (then.tags.size() == 1 && then.unattributed_bytes == 0) {
       auto const& tag = then.tags.front();
       auto const whose = scene.process ? ", all of it " + tag_in_prose(tag.name) : std::string{};
-      prose.say("At that moment " + format_bytes(then.allocated) + " were live in " + counted(tag.allocations, "allocation") +
-                whose);
+      prose.say("At that moment " + format_bytes(then.allocated) + " were live in " +
+                counted_in_words(tag.allocations, "allocation") + whose);
     } else if (auto const holders = holders_in_prose(then.tags, then.unattributed_bytes); !holders.empty()) {
       prose.say("At that moment " + holders);
     }
@@ -129,7 +133,7 @@ void explain_holders(Scene const& scene, FailureStory const& story, Prose& prose
     if (tag.bytes != 0) now.push_back({.name = tag.name, .bytes = tag.bytes, .allocations = 0});
   }
   auto const lead = std::string{"Who held what at that moment is not recorded any more"};
-  prose.say(now.empty() ? lead : lead + "; " + (scene.living() ? "now " : "at the end ") + holders_in_prose(now, 0));
+  prose.say(now.empty() ? lead : lead + "; " + scene.when() + ' ' + holders_in_prose(now, 0));
 }
 
 }  // namespace
@@ -168,14 +172,14 @@ std::string holders_in_prose(std::vector<follow::TagFigures> const& tags, std::u
   for (std::size_t i = 0; i < std::min(tags.size(), kMost); ++i) {
     auto part = tag_in_prose(tags[i].name) + (i == 0 ? " held " : " ") + format_bytes(tags[i].bytes);
     if (tags[i].allocations != 0) {
-      part += " in " + (i == 0 ? counted(tags[i].allocations, "allocation") : format_count(tags[i].allocations));
+      part += " in " + (i == 0 ? counted_in_words(tags[i].allocations, "allocation") : format_count(tags[i].allocations));
     }
     parts.push_back(std::move(part));
   }
   if (tags.size() > kMost) {
     std::uint64_t rest = 0;
     for (std::size_t i = kMost; i < tags.size(); ++i) rest += tags[i].bytes;
-    parts.push_back(counted(tags.size() - kMost, "other tag") + ' ' + format_bytes(rest));
+    parts.push_back(counted_in_words(tags.size() - kMost, "other tag") + ' ' + format_bytes(rest));
   }
   auto text = listed(parts);
   if (unattributed != 0) {
@@ -198,6 +202,9 @@ void explain_who(Scene const& scene, Prose& prose) {
   auto const program = printable(info.program) + " (process " + std::to_string(info.pid) + ")";
   if (scene.living()) {
     prose.say(program + " on " + printable(info.host) + " is alive, for " + lifetime(scene) + " now");
+  } else if (scene.process->state == "living") {
+    prose.say(program + " on " + printable(info.host) + " was alive when this was written, at " + last_sign(scene) + ", " +
+              lifetime(scene) + " into its life");
   } else if (scene.process->state == "exited") {
     prose.say(program + " on " + printable(info.host) + " ended in good order after " + lifetime(scene) + ", at " +
               last_sign(scene));

@@ -24,6 +24,10 @@ struct Scene {
   std::optional<follow::FailureStory> story;       ///< the failure that it is about
 
   [[nodiscard]] bool living() const { return process && process->living(); }
+  /// It is about a post-mortem: everything is as it was when that was written.
+  [[nodiscard]] bool is_record() const { return process && process->is_record; }
+  /// "now", "when this was written", or "at the end".
+  [[nodiscard]] std::string when() const { return living() ? "now" : is_record() ? "when this was written" : "at the end"; }
   /// "is", or of what has ended "was".
   [[nodiscard]] std::string is() const { return living() ? "is" : "was"; }
 };

@@ -2,6 +2,7 @@
 #include <array>
 #include <exception>
 #include <iostream>
+#include <span>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +17,16 @@ using headroom::command::ExitCode;
 using headroom::command::printable;
 using headroom::command::Subcommand;
 
+/// "ps, summary or devices".
+std::string names_of(std::span<Subcommand const> subcommands) {
+  std::string names;
+  for (std::size_t i = 0; i < subcommands.size(); ++i) {
+    if (i != 0) names += i + 1 == subcommands.size() ? " or " : ", ";
+    names += subcommands[i].app->get_name();
+  }
+  return names;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Replays, watches and sums up what programs hold in GPU memory."};
   app.name("headroom");
@@ -25,15 +36,19 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  headroom replay resnet.csv.xz --budget 2GiB        does this job fit 2 GiB, and what would be refused?\n"
       "  headroom ps                                        who holds how much of which budget on this machine\n"
+      "  headroom fit resnet.csv.xz                         the smallest budget under which it runs\n"
       "  headroom summary resnet.csv.xz                     totals, peak and leaks of a history or a flight file\n"
       "  headroom explain 4711                              what happened to process 4711, in plain words\n"
       "  headroom devices                                   which GPUs there are, and how their memory is divided\n"
+      "  headroom dump 4711                                 who holds what right now, as one JSON file\n"
       "\n"
       "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
       "Each subcommand has its own --help.\n");
-  const std::array subcommands = {headroom::command::add_replay(app),  headroom::command::add_ps(app),
-                                  headroom::command::add_summary(app), headroom::command::add_devices(app),
-                                  headroom::command::add_explain(app), headroom::command::add_top(app)};
+  const std::array subcommands = {headroom::command::add_ps(app),      headroom::command::add_top(app),
+                                  headroom::command::add_explain(app), headroom::command::add_summary(app),
+                                  headroom::command::add_diff(app),    headroom::command::add_fit(app),
+                                  headroom::command::add_replay(app),  headroom::command::add_check(app),
+                                  headroom::command::add_dump(app),    headroom::command::add_devices(app)};
   try {
     app.parse(argc, argv);
   } catch (CLI::RequiredError const& error) {
@@ -41,8 +56,8 @@ int run(int argc, char** argv) {
     auto const* const word = argc > 1 ? argv[1] : "";
     auto const is_unknown = app.get_subcommands().empty() && *word != '\0' && *word != '-';
     if (is_unknown) {
-      complain("headroom", "unknown subcommand '" + printable(word) +
-                               "'; expected replay, ps, summary, devices, explain or top (see headroom --help)");
+      complain("headroom",
+               "unknown subcommand '" + printable(word) + "'; expected " + names_of(subcommands) + " (see headroom --help)");
     } else {
       static_cast<void>(app.exit(error));
     }

@@ -59,6 +59,11 @@ void complain(std::string_view who, std::string_view message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+ExitCode complain_about(std::string_view who, Error const& error, ExitCode code) {
+  complain(who, error.message.empty() ? error.to_string() : error.message);
+  return code;
+}
+
 Table::Table(std::vector<Column> columns, std::string indent) : columns_{std::move(columns)}, indent_{std::move(indent)} {}
 
 void Table::add(std::vector<Cell> row) {
@@ -127,6 +132,10 @@ std::string format_seconds(double seconds) {
   if (whole < 3600) return pair(whole / 60, "min", whole % 60, "s");
   if (whole < 86'400) return pair(whole / 3600, "h", whole % 3600 / 60, "min");
   return pair(whole / 86'400, "d", whole % 86'400 / 3600, "h");
+}
+
+std::string counted(std::uint64_t count, std::string_view thing) {
+  return format_count(count) + ' ' + std::string{thing} + (count == 1 ? "" : "s");
 }
 
 std::string format_budget(std::optional<std::uint64_t> bytes) { return bytes ? format_bytes(*bytes) : "unlimited"; }

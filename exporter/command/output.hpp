@@ -12,6 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include <headroom/error.hpp>
+
+#include "command/subcommand.hpp"
+
 namespace headroom::command {
 
 enum class Colour : std::uint8_t { plain, bold, dim, red, yellow, green };
@@ -23,6 +27,8 @@ enum class Colour : std::uint8_t { plain, bold, dim, red, yellow, green };
 
 /// "headroom replay: message" on stderr, in one write.
 void complain(std::string_view who, std::string_view message);
+/// The same with what an error says; returns `code`, for `return complain_about(…)`.
+ExitCode complain_about(std::string_view who, Error const& error, ExitCode code);
 
 /// Columns as wide as their widest cell. Cells are UTF-8 without control characters; width is counted in characters.
 class Table {
@@ -59,6 +65,9 @@ private:
 
 /// "812 ms", "3.2 s", "4 min 10 s", "3 h 5 min", "2 d 4 h".
 [[nodiscard]] std::string format_seconds(double seconds);
+
+/// "1 thread", "2,000 threads".
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view thing);
 
 /// format_bytes, or "unlimited".
 [[nodiscard]] std::string format_budget(std::optional<std::uint64_t> bytes);

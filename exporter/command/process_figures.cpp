@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 namespace headroom::command {
 namespace {
@@ -19,19 +20,22 @@ namespace {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-}  // namespace
-
-ProcessFigures process_figures(flight::FlightView const& view) {
+/// `ledgers`: all of them.
+[[nodiscard]] ProcessFigures sum_up(flight::ProcessInfo info, flight::Liveness liveness,
+                                    std::vector<flight::LedgerSnapshot> ledgers, std::uint64_t now) {
   ProcessFigures figures;
-  figures.info = view.process();
-  figures.state = state_word(view.liveness(), figures.info.state);
-  auto const now = now_realtime_ns();
+  figures.info = std::move(info);
+  figures.state = state_word(liveness, figures.info.state);
   // A clock that was set back must not make an age of 584 years.
   auto const start = std::min(figures.info.start_realtime_ns, now);
   figures.age_seconds = static_cast<double>(now - start) * 1e-9;
-  // A program that ended well closed its managers first: their figures are still what it did.
-  figures.managers = view.liveness() == flight::Liveness::dead ? view.all_ledgers() : view.ledgers();
-  std::erase_if(figures.managers, [](flight::LedgerSnapshot const& ledger) { return ledger.is_device_account; });
+  figures.managers = std::move(ledgers);
+  auto const is_dead = liveness == flight::Liveness::dead;
+  std::erase_if(figures.managers, [is_dead](flight::LedgerSnapshot const& ledger) {
+    // A program that ended well closed its managers first: their figures are still what it did.
+    auto const is_gone = !is_dead && ledger.state == flight::LedgerState::closed && ledger.claimed == 0;
+    return ledger.is_device_account || is_gone;
+  });
   auto is_limited = !figures.managers.empty();
   std::uint64_t budget = 0;
   for (auto const& manager : figures.managers) {
@@ -45,6 +49,21 @@ ProcessFigures process_figures(flight::FlightView const& view) {
     figures.pressure = std::max(figures.pressure, manager.pressure);
   }
   if (is_limited) figures.budget_bytes = budget;
+  return figures;
+}
+
+}  // namespace
+
+ProcessFigures process_figures(flight::FlightView const& view) {
+  return sum_up(view.process(), view.liveness(), view.all_ledgers(), now_realtime_ns());
+}
+
+ProcessFigures process_figures(follow::Source const& source) {
+  auto info = source.process();
+  auto const is_record = source.kind() == follow::SourceKind::dump;
+  auto const now = is_record ? info.last_activity_realtime_ns : now_realtime_ns();
+  auto figures = sum_up(std::move(info), source.liveness(), source.ledgers(), now);
+  figures.is_record = is_record;
   return figures;
 }
 

@@ -64,7 +64,7 @@ std::string listed(std::vector<std::string> const& items) {
   return text;
 }
 
-std::string counted(std::uint64_t count, std::string_view what) {
+std::string counted_in_words(std::uint64_t count, std::string_view what) {
   constexpr std::array<std::string_view, 7> kWords{"no", "one", "two", "three", "four", "five", "six"};
   auto text = count < kWords.size() ? std::string{kWords[count]} : format_count(count);
   text += ' ';

@@ -25,7 +25,7 @@ private:
 /// "a", "a and b", "a, b and c".
 [[nodiscard]] std::string listed(std::vector<std::string> const& items);
 /// "one hook", "two hooks", "1,234 hooks".
-[[nodiscard]] std::string counted(std::uint64_t count, std::string_view what);
+[[nodiscard]] std::string counted_in_words(std::uint64_t count, std::string_view what);
 /// "first", "second", "3rd", "1,021st".
 [[nodiscard]] std::string ordinal(std::uint64_t number);
 /// A tag as it stands in a sentence: 'kv-cache', or "untagged memory".

@@ -18,6 +18,7 @@
 #include "command/output.hpp"
 #include "command/process_figures.hpp"
 #include "command/subcommand.hpp"
+#include "command/thread_activity.hpp"
 
 namespace headroom::command {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::string_view kWho = "headroom ps";
 
 struct PsArguments {
   bool json = false;
+  bool threads = false;
   std::optional<std::string> folder;
 };
 
@@ -34,22 +36,36 @@ struct Row {
   ProcessFigures figures;
 };
 
-[[nodiscard]] nlohmann::ordered_json threads_json(flight::FlightView const& view) {
-  auto const clock = view.clock();
-  auto const in_flight = view.in_flight();
+template <class T>
+[[nodiscard]] nlohmann::ordered_json value_or_null(bool is_known, T const& value) {
+  return is_known ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+[[nodiscard]] nlohmann::ordered_json seconds_json(std::optional<double> const& seconds) {
+  return value_or_null(seconds.has_value(), std::round(seconds.value_or(0) * 1000) / 1000);
+}
+
+[[nodiscard]] nlohmann::ordered_json utc_json(std::optional<std::uint64_t> const& realtime_ns) {
+  return realtime_ns ? nlohmann::ordered_json(format_utc(*realtime_ns)) : nlohmann::ordered_json(nullptr);
+}
+
+[[nodiscard]] nlohmann::ordered_json threads_json(Row const& row) {
   auto threads = nlohmann::ordered_json::array();
-  for (auto const& lane : view.lanes()) {
-    if (!lane.owned) continue;
-    auto const doing = std::ranges::find(in_flight, lane.lane, &flight::InFlightOperation::lane);
-    auto const is_busy = doing != in_flight.end();
+  for (auto const& activity : thread_activities(row.view, row.figures)) {
+    auto const is_busy = activity.operation != flight::InFlight::none;
     nlohmann::ordered_json thread;
-    thread["thread"] = lane.thread;
-    thread["name"] = lane.thread_name;
-    thread["operation"] = word_of(is_busy ? doing->operation : flight::InFlight::none);
-    thread["bytes"] = is_busy ? nlohmann::ordered_json(doing->bytes) : nlohmann::ordered_json(nullptr);
-    // Since when, on the clock on the wall: how long ago that is depends on whether the process still lives.
-    thread["since"] =
-        is_busy ? nlohmann::ordered_json(format_utc(clock.realtime_ns(doing->since_ticks))) : nlohmann::ordered_json(nullptr);
+    thread["thread"] = activity.thread;
+    thread["name"] = activity.name;
+    thread["operation"] = word_of(activity.operation);
+    thread["bytes"] = value_or_null(is_busy, activity.bytes);
+    thread["since"] = utc_json(activity.since_realtime_ns);
+    thread["seconds"] = seconds_json(activity.seconds);
+    thread["manager"] = value_or_null(!activity.manager.empty(), activity.manager);
+    thread["device"] = value_or_null(!activity.device.empty(), activity.device);
+    thread["hook"] = value_or_null(!activity.hook.empty(), activity.hook);
+    thread["hook_since"] = utc_json(activity.hook_since_realtime_ns);
+    thread["hook_seconds"] = seconds_json(activity.hook_seconds);
+    thread["doing"] = sentence(activity);
     threads.push_back(std::move(thread));
   }
   return threads;
@@ -72,7 +88,7 @@ struct Row {
   json["failures"] = figures.failures;
   auto const serves = figures.living() && figures.info.exporter_state == flight::ExporterState::serving;
   json["port"] = serves ? nlohmann::ordered_json(figures.info.exporter_port) : nlohmann::ordered_json(nullptr);
-  json["threads"] = threads_json(row.view);
+  json["threads"] = threads_json(row);
   return json;
 }
 
@@ -133,6 +149,24 @@ void print_table(std::vector<Row> const& rows) {
   table.print(std::cout);
 }
 
+void print_threads(std::vector<Row> const& rows) {
+  for (auto const& row : rows) {
+    auto const threads = thread_activities(row.view, row.figures);
+    std::cout << '\n'
+              << painted(printable(row.figures.info.program) + ", pid " + std::to_string(row.figures.info.pid), Colour::bold)
+              << ", " << row.figures.state << (threads.empty() ? ": no thread at work\n" : "\n");
+    if (threads.empty()) continue;
+    using enum Table::Align;
+    Table table{{{"THREAD", right}, {"NAME", left}, {row.figures.living() ? "DOING" : "DID", left}}, "  "};
+    for (auto const& activity : threads) {
+      auto const colour = activity.idle() ? Colour::dim : !activity.hook.empty() ? Colour::yellow : Colour::plain;
+      table.add(
+          {activity.thread == 0 ? "?" : std::to_string(activity.thread), printable(activity.name), {sentence(activity), colour}});
+    }
+    table.print(std::cout);
+  }
+}
+
 /// The rows of one folder; files that cannot be read are named on stderr and left out.
 [[nodiscard]] Result<std::vector<Row>> rows_in(std::string const& folder) {
   auto const found = flight::find_flights(folder);
@@ -182,6 +216,7 @@ ExitCode run_ps(PsArguments const& arguments) {
     return ExitCode::good;
   }
   print_table(rows);
+  if (arguments.threads) print_threads(rows);
   return ExitCode::good;
 }
 
@@ -190,6 +225,7 @@ ExitCode run_ps(PsArguments const& arguments) {
 Subcommand add_ps(CLI::App& app) {
   auto const arguments = std::make_shared<PsArguments>();
   auto* const ps = app.add_subcommand("ps", "Living and dead processes here: budget, use, peak, pressure, failures");
+  ps->add_flag("--threads", arguments->threads, "Below, what each thread is doing, or did last; JSON has it anyway");
   ps->add_flag("--json", arguments->json, "Print a JSON array, one object for each process");
   ps->add_option("--dir", arguments->folder,
                  "Look in this folder only (default: $HEADROOM_DIR, /dev/shm/headroom-UID, "
@@ -201,6 +237,7 @@ Subcommand add_ps(CLI::App& app) {
       "\n"
       "Examples:\n"
       "  headroom ps\n"
+      "  headroom ps --threads\n"
       "  headroom ps --json | jq '.[] | select(.pressure == \"critical\") | .pid'\n"
       "\n"
       "Exit status: 0 good, 2 wrong usage, 3 the folder cannot be read.\n");

@@ -165,9 +165,7 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
   auto const order =
       one_of<ReplayOrder, 2>("--order", arguments.order, {{{"file", ReplayOrder::file}, {"free", ReplayOrder::free}}});
   if (!order) return tl::unexpected{order.error()};
-  auto const tags = one_of<ReplayTags, 4>(
-      "--tag", arguments.tag,
-      {{{"size", ReplayTags::size}, {"thread", ReplayTags::thread}, {"stream", ReplayTags::stream}, {"none", ReplayTags::none}}});
+  auto const tags = parse_tags(arguments.tag);
   if (!tags) return tl::unexpected{tags.error()};
   auto const bind = one_of<BindPolicy, 3>("--bind", arguments.bind,
                                           {{{"warn", BindPolicy::warn}, {"fail", BindPolicy::fail}, {"next", BindPolicy::next}}});

@@ -18,10 +18,12 @@
 #include <headroom/replay.hpp>
 
 #include "command/figures.hpp"
+#include "command/history_file.hpp"
 #include "command/output.hpp"
 #include "command/replay_arguments.hpp"
 #include "command/replay_guard.hpp"
 #include "command/replay_watch.hpp"
+#include "command/source.hpp"
 #include "command/stop_signals.hpp"
 #include "command/subcommand.hpp"
 
@@ -30,11 +32,6 @@ namespace {
 
 constexpr std::string_view kWho = "headroom replay";
 using Clock = std::chrono::steady_clock;
-
-ExitCode complain_about(Error const& error, ExitCode code) {
-  complain(kWho, error.message.empty() ? error.to_string() : error.message);
-  return code;
-}
 
 /// What a history is replayed on. The device is made here and nowhere else in the command: nothing else makes a CUDA context.
 struct ReplayDevice {
@@ -186,20 +183,22 @@ void keep_for_ever(GpuMemoryManager const& manager, ReplayResult result) {
 ExitCode run_replay(ReplayArguments const& arguments) {
   auto const started = Clock::now();
   auto plan = plan_replay(arguments);
-  if (!plan) return complain_about(plan.error(), ExitCode::usage);
-  auto const history = TraceHistory::load(arguments.trace);
-  if (!history) return complain_about(history.error(), ExitCode::broken_input);
+  if (!plan) return complain_about(kWho, plan.error(), ExitCode::usage);
+  auto source = Source::open(arguments.trace);
+  if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
+  auto const history = load_history(*source);
+  if (!history) return complain_about(kWho, history.error(), ExitCode::broken_input);
   auto const device = set_up(*history, *plan, arguments);
-  if (!device) return complain_about(device.error(), ExitCode::usage);
+  if (!device) return complain_about(kWho, device.error(), ExitCode::usage);
 
   auto manager = GpuMemoryManager::create(device->device, device->budget, "replay");
-  if (!manager) return complain_about(manager.error(), ExitCode::usage);
+  if (!manager) return complain_about(kWho, manager.error(), ExitCode::usage);
   std::unique_ptr<ReplayGuard> guarded;
   if (!plan->hooks.empty() || plan->policy) {
     auto made = ReplayGuard::make(*manager, plan->hooks, plan->policy.value_or(OomPolicy::fail()));
     if (!made) {
       made.error().message = "--hook: " + made.error().to_string();
-      return complain_about(made.error(), ExitCode::usage);
+      return complain_about(kWho, made.error(), ExitCode::usage);
     }
     guarded = std::move(*made);
     plan->options.guard = guarded->guard();
@@ -207,7 +206,7 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   if (arguments.keep) flight::keep_file(true);
   catch_stop_signals();  // before it says that it serves: whoever waits for that may signal at once
   auto const exporter = serve(arguments.listen, plan->bind);
-  if (!exporter) return complain_about(exporter.error(), ExitCode::usage);
+  if (!exporter) return complain_about(kWho, exporter.error(), ExitCode::usage);
 
   auto const deadline = plan->seconds ? std::optional{started + *plan->seconds} : std::nullopt;
   ReplayWatch watch{
@@ -218,7 +217,7 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   plan->options.progress = watch.progress();
   auto result = replay(*history, *manager, plan->options);
   auto const events = watch.finish();
-  if (!result) return complain_about(result.error(), ExitCode::usage);
+  if (!result) return complain_about(kWho, result.error(), ExitCode::usage);
 
   auto const figures = result->figures();
   if (stop_flag().load(std::memory_order_relaxed)) {

@@ -25,8 +25,12 @@ struct Subcommand {
 [[nodiscard]] Subcommand add_replay(CLI::App& app);
 [[nodiscard]] Subcommand add_ps(CLI::App& app);
 [[nodiscard]] Subcommand add_summary(CLI::App& app);
+[[nodiscard]] Subcommand add_diff(CLI::App& app);
+[[nodiscard]] Subcommand add_fit(CLI::App& app);
+[[nodiscard]] Subcommand add_check(CLI::App& app);
 [[nodiscard]] Subcommand add_devices(CLI::App& app);
 [[nodiscard]] Subcommand add_explain(CLI::App& app);
 [[nodiscard]] Subcommand add_top(CLI::App& app);
+[[nodiscard]] Subcommand add_dump(CLI::App& app);
 
 }  // namespace headroom::command

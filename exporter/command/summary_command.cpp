@@ -1,7 +1,4 @@
 // headroom summary: totals, peak, who held it and what leaked, of a flight file or a recorded history.
-#include <array>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -10,9 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include <headroom/byte_size.hpp>
-#include <headroom/flight_format.hpp>
 
 #include "command/output.hpp"
+#include "command/source.hpp"
 #include "command/subcommand.hpp"
 #include "command/summary_sources.hpp"
 
@@ -27,6 +24,12 @@ struct SummaryArguments {
   std::optional<std::string> fail_above;
 };
 
+[[nodiscard]] Result<std::uint64_t> summarize(std::string const& path, SummaryOptions const& options) {
+  auto source = Source::open(path);
+  if (!source) return tl::unexpected{source.error()};
+  return source->kind() == SourceKind::history ? summarize_history(*source, options) : summarize_books(*source, options);
+}
+
 ExitCode run_summary(SummaryArguments const& arguments) {
   std::optional<std::uint64_t> most;
   if (arguments.fail_above) {
@@ -38,13 +41,8 @@ ExitCode run_summary(SummaryArguments const& arguments) {
     most = *parsed;
   }
   SummaryOptions const options{.json = arguments.json};
-  auto const is_flight = arguments.file != "-" && looks_like_flight(arguments.file);
-  auto const peak = is_flight ? summarize_flight(arguments.file, options) : summarize_history(arguments.file, options);
-  if (!peak) {
-    auto const& error = peak.error();
-    complain(kWho, error.message.empty() ? error.to_string() : error.message);
-    return ExitCode::broken_input;
-  }
+  auto const peak = summarize(arguments.file, options);
+  if (!peak) return complain_about(kWho, peak.error(), ExitCode::broken_input);
   if (most && *peak > *most) {
     complain(kWho, "the peak of " + format_bytes_exact(*peak) + " is above " + format_bytes_exact(*most));
     return ExitCode::finding;
@@ -54,21 +52,12 @@ ExitCode run_summary(SummaryArguments const& arguments) {
 
 }  // namespace
 
-bool looks_like_flight(std::string const& path) {
-  std::ifstream file{path, std::ios::binary};
-  std::array<char, sizeof flight::kMagic> begin{};
-  if (!file.read(begin.data(), begin.size())) return false;
-  std::uint64_t magic = 0;
-  std::memcpy(&magic, begin.data(), sizeof magic);
-  return magic == flight::kMagic;
-}
-
 Subcommand add_summary(CLI::App& app) {
   auto const arguments = std::make_shared<SummaryArguments>();
   auto* const summary = app.add_subcommand("summary", "Totals, peak, who held it, failures and leaks of a file");
   summary
       ->add_option("file", arguments->file,
-                   "A flight file of a living or dead process, or a recorded history (- is standard input)")
+                   "A flight file of a living or dead process, a post-mortem, or a recorded history (- is standard input)")
       ->required()
       ->type_name("FILE");
   summary->add_flag("--json", arguments->json, "Print the figures as one JSON object");

@@ -8,7 +8,9 @@
 #include <headroom/trace.hpp>
 
 #include "command/figures.hpp"
+#include "command/history_file.hpp"
 #include "command/output.hpp"
+#include "command/progress.hpp"
 #include "command/summary_sources.hpp"
 
 namespace headroom::command {
@@ -36,12 +38,19 @@ namespace {
           .loop_frees = 0};
 }
 
-/// Who held what needs a second reading, which standard input does not give.
-[[nodiscard]] Result<std::vector<TraceHolder>> holders_at_peak(std::string const& path) {
-  if (path == "-") return std::vector<TraceHolder>{};
-  auto const history = TraceHistory::load(path);
+/// Who held what needs a second reading, which a pipe does not give.
+[[nodiscard]] Result<std::vector<TraceHolder>> holders_at_peak(Source const& source) {
+  if (!source.is_file()) return std::vector<TraceHolder>{};
+  auto again = Source::open(source.name());
+  if (!again) return tl::unexpected{again.error()};
+  auto const history = load_history(*again);
   if (!history) return tl::unexpected{history.error()};
   return history->holders_at_peak(ReplayTags::size);
+}
+
+[[nodiscard]] Result<TraceSummary> summarize_with_progress(Source const& source, TraceReader& reader) {
+  Progress const progress{[&source] { return reading_line(source); }};
+  return summarize_trace(reader);
 }
 
 void print_for_people(std::string const& name, TraceSummary const& summary, std::vector<TraceHolder> const& holders) {
@@ -75,20 +84,21 @@ void print_for_people(std::string const& name, TraceSummary const& summary, std:
 
 }  // namespace
 
-Result<std::uint64_t> summarize_history(std::string const& path, SummaryOptions const& options) {
-  auto reader = TraceReader::open(path);
+Result<std::uint64_t> summarize_history(Source& source, SummaryOptions const& options) {
+  auto reader = source.history();
   if (!reader) {
     // Opening judges what kind of file it is; a bad line further on is the history's own fault.
-    if (reader.error().kind == ErrorKind::parse) reader.error().message += "; or a flight file, which begins with HRFLGHT1";
+    if (reader.error().kind == ErrorKind::parse)
+      reader.error().message += "; or a flight file, which begins with HRFLGHT1; or a post-mortem, which begins with {";
     return tl::unexpected{std::move(reader.error())};
   }
-  auto const summary = summarize_trace(*reader);
+  auto const summary = summarize_with_progress(source, *reader);
   if (!summary) return tl::unexpected{summary.error()};
   if (options.json) {
     print_json_line(to_json(to_figures(*summary)));
     return summary->peak_bytes;
   }
-  auto const holders = holders_at_peak(path);
+  auto const holders = holders_at_peak(source);
   if (!holders) return tl::unexpected{holders.error()};
   print_for_people(reader->name(), *summary, *holders);
   return summary->peak_bytes;

@@ -27,10 +27,11 @@ class CommandTest(unittest.TestCase):
         self.folder = Path(temporary.name)
         self.flights = self.folder / "flights"
         self.flights.mkdir(mode=0o700)
+        self.dumps = self.folder / "dumps"  # of post-mortems; made by whoever writes one
 
     def environment(self, **more):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
-        return {**kept, "HEADROOM_DIR": str(self.flights), **more}
+        return {**kept, "HEADROOM_DIR": str(self.flights), "HEADROOM_DUMP_DIR": str(self.dumps), **more}
 
     def run_command(self, *arguments, environment=None, stdin=None):
         return subprocess.run([COMMAND, *map(str, arguments)], env=environment or self.environment(), capture_output=True,

@@ -4,6 +4,7 @@
 // Returns what is wrong, in one sentence; empty when nothing is. A crash, a hang or a read out of range is the sanitizers' to find.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <headroom/flight_check.hpp>
 #include <headroom/flight_reader.hpp>
 
 #include "base/utf8.hpp"
@@ -25,6 +27,7 @@ public:
     if (!view) return of_error(view.error());
     ReadEverything read;
     read.all(*view);
+    for (bool const dead : {false, true}) read.check(*view, bytes.size(), dead);
     return std::move(read.problem_);
   }
 
@@ -60,6 +63,16 @@ private:
     }
     for (auto const start : {EventReader::Start::oldest, EventReader::Start::zero}) {
       for (bool const dead : {false, true}) events(view, start, dead);
+    }
+  }
+
+  void check(FlightView const& view, std::size_t size, bool dead) {
+    auto const result = check_flight(view, {.most_findings = 5, .dead = dead});
+    expect(result.findings.size() == std::min<std::uint64_t>(result.found, 5), "findings that were neither kept nor capped");
+    for (auto const& finding : result.findings) {
+      expect(finding.offset < size, "a finding beyond the file");
+      expect(!finding.text.empty(), "a finding without words");
+      expect_text(finding.text);
     }
   }
 

@@ -74,6 +74,7 @@ struct AllocArguments {
   bool needs_runtime = false;  ///< alloc_raw: without one there is no other way
   /// A later try of a request that was refused: it was counted and its refusal booked, so neither is done again.
   bool again = false;
+  bool guarded = false;  ///< a guard asks: what fails here may still be mended, so nobody is told that it failed for good
 };
 /// Fills `allocation` where it will stay, all of it, unless there is an error: copies would cost more than the books.
 [[nodiscard]] std::optional<Error> allocate(Route& route, AllocArguments const& arguments, std::source_location const& site,

@@ -199,6 +199,8 @@ struct HookSnapshot {
 };
 
 class MappedFlight;  // the checked mapping behind a view
+struct FlightCheck;  // with the next: flight_check.hpp
+struct FlightCheckOptions;
 
 class FlightView {
 public:
@@ -240,6 +242,8 @@ public:
 
 private:
   friend class EventReader;
+  friend FlightCheck check_flight(FlightView const& view, FlightCheckOptions const& options);
+  friend struct ViewAccess;  // layers above that read without the heap
   explicit FlightView(std::shared_ptr<MappedFlight const> mapped) noexcept;
   std::shared_ptr<MappedFlight const> mapped_;
 };

@@ -163,6 +163,8 @@ struct FailureStory {
   std::vector<HookTurnStory> hooks{};
   std::vector<PolicyStory> policy{};
   bool inside_hook = false;  ///< asked by a hook or callback, while another request was being dealt with
+  /// Largest first, without numbers of allocations: only of a post-mortem's own failure. Otherwise state_at() tells.
+  std::vector<TagFigures> holders{};
   FailureEnd end = FailureEnd::failed;
 };
 

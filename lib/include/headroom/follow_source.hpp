@@ -1,9 +1,10 @@
 // headroom: where a model of the past gets its facts from.
 // Layer: follow
 //
-// A Source tells what a program's books say now and which events are new. Three come with the library: the flight file of a living
-// or dead process, the same over a view that is open already, and a recorded history. Whoever can fill these plain structs (a
-// reader of post-mortems, a test) feeds a model just as well: derive from Source.
+// A Source tells what a program's books say now and which events are new. Those that come with the library: the flight file of a
+// living or dead process, the same over a view that is open already, a recorded history, and a post-mortem (post_mortem_source in
+// post_mortem_reader.hpp). Whoever can fill these plain structs (a test, another format) feeds a model just as well: derive from
+// Source.
 //
 // Rules for a Source: events of one ledger carry the `alloc` word as the flight format defines it (allocated after, operation
 // number; the first operation of a ledger is number 1), whether or not a flight file is behind it. A figure that is not known stays
@@ -22,6 +23,11 @@
 
 #include <headroom/error.hpp>
 #include <headroom/flight_reader.hpp>
+#include <headroom/follow_answers.hpp>
+
+namespace headroom {
+class TraceReader;
+}
 
 namespace headroom::follow {
 
@@ -64,12 +70,16 @@ public:
   /// The books as they are now, closed ledgers too.
   [[nodiscard]] virtual std::vector<flight::LedgerSnapshot> ledgers() const = 0;
   virtual void for_each_live(std::function<void(flight::LiveAllocation const&)> const& visit) const = 0;
+  /// Whether for_each_live() visits every block that has a slot: only then does a block's absence mean anything.
+  [[nodiscard]] virtual bool live_is_whole() const { return true; }
   /// Names of tags, sites and hooks by the ids that events carry.
   [[nodiscard]] virtual std::optional<flight::DirectoryName> name(std::uint32_t id) const = 0;
 
   // What not every source knows.
   [[nodiscard]] virtual std::vector<flight::HookSnapshot> hooks() const { return {}; }
   [[nodiscard]] virtual std::vector<flight::FirstFailureInfo> first_failures() const { return {}; }
+  /// The failure that the file was written about; its events may be missing from what read() returns.
+  [[nodiscard]] virtual std::optional<FailureStory> failure() const { return {}; }
   [[nodiscard]] virtual std::vector<flight::LaneInfo> lanes() const { return {}; }
   [[nodiscard]] virtual std::vector<flight::InFlightOperation> in_flight() const { return {}; }
   /// Empty: not known. A flight file does not tell them.
@@ -88,5 +98,7 @@ public:
 /// that do not fit are counted in what its process() and ledgers() cannot say: unmatched frees change nothing.
 /// Errors: those of TraceReader::open; read() has those of TraceReader, and overflow where more than 16 TiB would be live.
 [[nodiscard]] Result<std::unique_ptr<Source>> open_history_source(std::string path);
+/// The same of a history that is open already, from where its reader stands.
+[[nodiscard]] std::unique_ptr<Source> history_source(TraceReader reader);
 
 }  // namespace headroom::follow

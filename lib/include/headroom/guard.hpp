@@ -210,8 +210,9 @@ private:
   explicit MemoryGuard(std::shared_ptr<guard::Core> core) noexcept;
 
   template <DeviceRepr T>
-  [[nodiscard, gnu::always_inline]] Result<TrackedBuffer<T>> make(guard::Request const& request,
+  [[nodiscard, gnu::always_inline]] Result<TrackedBuffer<T>> make(guard::Request request,
                                                                   std::source_location const& site) const {
+    request.arguments.guarded = true;
     Result<TrackedBuffer<T>> buffer{tl::in_place, manager::Allocation::Unset{}};
     std::optional<Error> error = guard::allocate(*core_, request, site, manager::AllocationAccess::of(*buffer));
     if (error) [[unlikely]] {

@@ -1,5 +1,5 @@
 // headroom: everything a program needs to allocate through it. Exporters and readers have headers of their own.
-// Layer: trace
+// Layer: dump
 #pragma once
 
 #include <headroom/budget.hpp>
@@ -20,6 +20,7 @@
 #include <headroom/logging_resource.hpp>
 #include <headroom/manager.hpp>
 #include <headroom/null_resource.hpp>
+#include <headroom/post_mortem.hpp>
 #include <headroom/pressure.hpp>
 #include <headroom/raw_door.hpp>
 #include <headroom/reservation.hpp>

@@ -67,6 +67,8 @@ public:
   [[nodiscard]] std::chrono::microseconds duration() const noexcept;         ///< from the first record to the last
   /// Who holds what when most is live and nothing is refused, largest first; tags that hold nothing then are left out.
   [[nodiscard]] std::vector<TraceHolder> holders_at_peak(ReplayTags tags) const;
+  /// The same for the end of the history: what was never freed.
+  [[nodiscard]] std::vector<TraceHolder> holders_at_end(ReplayTags tags) const;
 
   struct Data;
   [[nodiscard]] Data const& data() const noexcept { return *data_; }

@@ -15,7 +15,7 @@
 // Plain, .xz or .gz, told apart by content and never by name. Line ends of Windows, empty lines and a last line without line end
 // are fine. Whatever else is wrong ends the reading with an error that names the file, the line, the value and what was expected.
 //
-// Ownership: a reader owns its file. Thread safety: one thread at a time. Cost: buffers of fixed size (about 1.2 MiB, plus what
+// Ownership: a reader owns its file, but for one that was resumed. Thread safety: one thread at a time. Cost: buffers of fixed size (about 1.2 MiB, plus what
 // xz needs, at most 256 MiB) however long the history is; tens of nanoseconds for a record of a plain file.
 #pragma once
 
@@ -62,6 +62,13 @@ public:
   /// Errors: io (cannot be opened or read; with the system's reason), parse (empty, unknown kind, no header, broken compression).
   [[nodiscard]] static Result<TraceReader> open(std::string path);
 
+  /// Most bytes that may have been read before resume().
+  static constexpr std::size_t kMaxFirstBytes = 64;
+  /// Reads on from a descriptor of which `first_bytes` were taken already, to see what it holds; a pipe cannot be rewound. The
+  /// descriptor stays the caller's, and open as long as the reader reads. `name` is what messages call it.
+  /// Errors: as open(), and invalid_argument (more than kMaxFirstBytes).
+  [[nodiscard]] static Result<TraceReader> resume(int descriptor, std::string_view first_bytes, std::string name);
+
   TraceReader(TraceReader&&) noexcept;
   TraceReader& operator=(TraceReader&&) noexcept;
   ~TraceReader();
@@ -74,7 +81,7 @@ public:
   /// One record at a time; false = the history is over. May be mixed with next_batch(). Errors as above.
   [[nodiscard]] Result<bool> next(TraceEvent& event);
 
-  /// The path as opened, or "standard input".
+  /// The path as opened, "standard input", or the name given to resume().
   [[nodiscard]] std::string const& name() const noexcept;
   [[nodiscard]] TraceCompression compression() const noexcept;
   /// Thread numbers as recorded, by TraceEvent::thread. Grows while the history is read.
@@ -83,6 +90,7 @@ public:
 private:
   class Impl;
   explicit TraceReader(std::unique_ptr<Impl> impl) noexcept;
+  [[nodiscard]] static Result<TraceReader> begin(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -26,8 +26,9 @@ constexpr LeadByte classify(unsigned char byte) noexcept {
   return {0, 0, 0};
 }
 
-// Bytes of the valid character at the start of `text`, or 0.
-std::size_t character_length(std::string_view text) noexcept {
+}  // namespace
+
+std::size_t utf8_character_length(std::string_view text) noexcept {
   const auto lead = classify(static_cast<unsigned char>(text.front()));
   if (lead.length > text.size()) return 0;
   for (std::size_t i = 1; i < lead.length; ++i) {
@@ -39,14 +40,12 @@ std::size_t character_length(std::string_view text) noexcept {
   return lead.length;
 }
 
-}  // namespace
-
 std::string valid_utf8(std::string_view text, std::size_t max_bytes) {
   text = text.substr(0, text.find('\0'));
   std::string out;
   out.reserve(std::min(text.size(), max_bytes));
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
+    const std::size_t length = utf8_character_length(text);
     const std::string_view piece = length == 0 ? kReplacement : text.substr(0, length);
     if (piece.size() > max_bytes - out.size()) break;
     out += piece;

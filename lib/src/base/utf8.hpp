@@ -7,6 +7,9 @@
 
 namespace headroom {
 
+/// Bytes of the valid character at the start of `text`, which is not empty; 0: there is none.
+[[nodiscard]] std::size_t utf8_character_length(std::string_view text) noexcept;
+
 /// `text` with each invalid byte replaced by U+FFFD, cut before the first NUL, and to at most `max_bytes` at a character's boundary.
 [[nodiscard]] std::string valid_utf8(std::string_view text, std::size_t max_bytes = std::string_view::npos);
 

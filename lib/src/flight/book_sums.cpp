@@ -38,7 +38,9 @@ void subtract(std::array<std::uint64_t, N>& sums, Word const (&base)[N]) noexcep
 
 constexpr int kPeakTries = 8;
 
-void sum_tag(MappedFlight const& mapped, std::uint32_t cell, std::uint64_t peak_word, TagSnapshot& tag) {
+}  // namespace
+
+void sum_tag(MappedFlight const& mapped, std::uint32_t cell, std::uint64_t peak_word, TagSnapshot& tag) noexcept {
   TagBytes sum;
   std::uint64_t allocations = 0;
   auto const take = [&](TagCell const& one) {
@@ -58,8 +60,6 @@ void sum_tag(MappedFlight const& mapped, std::uint32_t cell, std::uint64_t peak_
   tag.at_peak_bytes = never_negative(sum.at_peak - base_bytes);
   tag.allocations = never_negative(allocations - load(base.allocations));
 }
-
-}  // namespace
 
 CounterSums sum_counters(MappedFlight const& mapped, std::uint32_t ledger) {
   CounterSums sums;

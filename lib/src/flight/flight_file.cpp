@@ -5,9 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <filesystem>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -16,19 +13,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <headroom/flight_reader.hpp>
-
 #include "flight/alive_lock.hpp"
 #include "flight/safe_folder.hpp"
+#include "flight/stale_files.hpp"
 
 namespace headroom::flight {
 namespace {
 
 // Our share of a tmpfs that others need too: containers often have 64 MiB of it in all.
 constexpr std::uint64_t kShareOfTmpfs = 8;
-constexpr std::size_t kDeadFilesKept = 16;
-constexpr std::time_t kDeadFileAge = std::time_t{7} * 24 * 3600;
-constexpr std::time_t kAbandonedAge = 60;
 
 std::byte* map_anonymous(std::uint64_t bytes) noexcept {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -91,6 +84,7 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   const mode_t mode = request.group_readable ? 0640 : 0600;
   const int fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (fd < 0) return memory.temporary_path + ": " + std::strerror(errno);
+  if (request.group_readable) static_cast<void>(fchmod(fd, mode));  // whatever the umask says: the group was asked for by name
 
   const auto give_up = [&](int error) {
     close(fd);
@@ -115,34 +109,34 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   return {};
 }
 
-// Files that a starter left under their temporary name when it was killed: nobody holds their lock.
-void remove_abandoned_starts(std::string const& folder) {
-  std::error_code ignored;
-  for (auto const& entry : std::filesystem::directory_iterator{folder, ignored}) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with('.') || !name.ends_with(".flight.new")) continue;
-    struct stat info{};
-    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_mtime + kAbandonedAge > std::time(nullptr))
-      continue;
-    const int fd = open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) continue;
-    if (is_locked_by_other(fd) == false) unlink(entry.path().c_str());
-    close(fd);
-  }
+void append_problem(std::string& problems, std::string const& more) {
+  if (!problems.empty() && !more.empty()) problems += "; ";
+  problems += more;
 }
 
 }  // namespace
 
 FlightMemory make_flight_memory(FileRequest const& request, std::string& notice) {
   if (request.anonymous) return anonymous_memory(request.sizes);
-  const FolderChoice folder = open_safe_folder(request.group_readable);
-  std::string problem = folder.problem;
-  if (folder.fd >= 0) {
+  std::string problem;
+  // A folder that is full is no reason to go without a file while the next one has room.
+  for (std::size_t first = 0;; ++first) {
+    const FolderChoice folder = open_safe_folder(request.group_readable, first);
+    append_problem(problem, folder.problem);
+    if (folder.fd < 0) break;
     remove_stale_files(folder.path);
     FlightMemory memory;
-    problem = make_file(request, folder, memory);
+    const std::string failed = make_file(request, folder, memory);
     close(folder.fd);
-    if (problem.empty()) return memory;
+    if (failed.empty()) {
+      if (request.group_readable && !folder.group_can_look) {
+        notice =
+            "HEADROOM_GROUP=1, but the group cannot look into " + folder.path + ", which was there before; expected mode 0750";
+      }
+      return memory;
+    }
+    append_problem(problem, failed);
+    first = folder.index;
   }
   notice = "no flight file (" + problem + "); the books stay in this process's memory, where only its own exporter sees them";
   return anonymous_memory(request.sizes);
@@ -153,25 +147,6 @@ void publish_file(FlightMemory& memory, std::string& notice) {
   if (std::rename(memory.temporary_path.c_str(), memory.path.c_str()) != 0) {
     notice = "the flight file keeps its temporary name " + memory.temporary_path + " (" + std::strerror(errno) + ")";
     memory.path = memory.temporary_path;
-  }
-}
-
-void remove_stale_files(std::string const& folder) noexcept {
-  try {
-    remove_abandoned_starts(folder);
-    const auto found = find_flights(folder);
-    if (!found) return;
-    std::size_t dead = 0;
-    for (auto const& flight : *found) {  // newest first
-      const auto view = FlightView::open(flight.path);
-      if (!view || view->liveness() != Liveness::dead) continue;
-      // Not the file's own time: stores through a mapping do not move it.
-      const auto last_seconds = static_cast<std::time_t>(view->process().last_activity_realtime_ns / 1'000'000'000);
-      const bool old = last_seconds + kDeadFileAge < std::time(nullptr);
-      if (++dead > kDeadFilesKept || old) unlink(flight.path.c_str());
-    }
-  } catch (...) {
-    return;  // housekeeping of others' files is a courtesy: without memory for it, it waits for the next start
   }
 }
 

@@ -29,14 +29,11 @@ struct FlightMemory {
   std::string path;
 };
 
-/// Takes the memory and holds the lock. `notice` receives one sentence when the file could not be had; a smaller one is said by the
-/// header alone.
+/// Takes the memory and holds the lock. `notice` receives one sentence when the file could not be had, or not for the group; a
+/// smaller one is said by the header alone.
 [[nodiscard]] FlightMemory make_flight_memory(FileRequest const& request, std::string& notice);
 
 /// Gives a complete file its name. On failure the memory goes on under its temporary name, which readers ignore.
 void publish_file(FlightMemory& memory, std::string& notice);
-
-/// Removes files of dead processes beyond the newest few, or older than a week. Never touches what it cannot identify.
-void remove_stale_files(std::string const& folder) noexcept;
 
 }  // namespace headroom::flight

@@ -91,6 +91,9 @@ public:
   }
   [[nodiscard]] std::uint64_t oldest_quiet() const { return quiet_floor(Atomics::load_acquire(head_)); }
   [[nodiscard]] std::uint64_t written() const { return Atomics::load_acquire(head_); }
+  [[nodiscard]] std::uint64_t slots() const noexcept { return slot_count_; }
+  /// Where record `number` lies, or lay.
+  [[nodiscard]] auto slot(std::uint64_t number) const { return slots_(number & (slot_count_ - 1)); }
 
 private:
   // Word 0 keeps 48 bits of the number: they last 32 days at 10^8 events a second and then start again, while head never wraps.

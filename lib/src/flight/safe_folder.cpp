@@ -27,6 +27,11 @@ std::string distrust(int fd, bool group_readable) {
   return {};
 }
 
+bool can_group_look(int fd) noexcept {
+  struct stat info{};
+  return fstat(fd, &info) == 0 && (info.st_mode & 0050) == 0050;
+}
+
 }  // namespace
 
 std::vector<std::string> folder_candidates() {
@@ -38,15 +43,22 @@ std::vector<std::string> folder_candidates() {
   return folders;
 }
 
-FolderChoice open_safe_folder(bool group_readable) {
+FolderChoice open_safe_folder(bool group_readable, std::size_t first) {
   FolderChoice choice;
-  for (auto const& folder : folder_candidates()) {
+  auto const folders = folder_candidates();
+  for (choice.index = first; choice.index < folders.size(); ++choice.index) {
+    auto const& folder = folders[choice.index];
     std::string problem;
-    if (mkdir(folder.c_str(), group_readable ? 0750 : 0700) != 0 && errno != EEXIST) problem = std::strerror(errno);
+    const mode_t mode = group_readable ? 0750 : 0700;
+    const bool made = mkdir(folder.c_str(), mode) == 0;
+    if (!made && errno != EEXIST) problem = std::strerror(errno);
     const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0) {
       problem = distrust(fd, group_readable);
       if (problem.empty()) {
+        // The umask may have taken the group's rights away, which it did not mean to: they were asked for by name.
+        if (made) static_cast<void>(fchmod(fd, mode));
+        choice.group_can_look = can_group_look(fd);
         choice.fd = fd;
         choice.path = folder;
         return choice;

@@ -11,6 +11,7 @@
 #include "flight/liveness.hpp"
 #include "flight/mapping.hpp"
 #include "flight/process_mapping.hpp"
+#include "flight/raw_reads.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -32,24 +33,29 @@ std::vector<ClockMap::Sync> clock_syncs(MappedFlight const& mapped) {
   auto const& header = mapped.header();
   std::vector<ClockMap::Sync> syncs;
   syncs.push_back({header.start_ticks, header.start_monotonic_ns, header.start_realtime_ns});
-  auto const table = mapped.clock_syncs();
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    auto const& entry = table[i];
-    ClockMap::Sync sync{};
-    auto const judge = [&](std::uint64_t number) {
-      if (number == 0) return GuardSays::unwanted;  // never written, or being written: the other entries do
-      return (number - 1) % table.size() == i ? GuardSays::readable : GuardSays::unwanted;
-    };
-    auto const copy = [&](std::uint64_t) {
-      sync = {StdAtomics::load_acquire(entry.ticks), StdAtomics::load_acquire(entry.monotonic_ns),
-              StdAtomics::load_acquire(entry.realtime_ns)};
-    };
-    if (read_guarded<StdAtomics>(entry.number, judge, copy) == GuardedRead::whole) syncs.push_back(sync);
+  for (std::uint32_t i = 0; i < mapped.clock_syncs().size(); ++i) {
+    if (auto const sync = read_sync(mapped, i)) syncs.push_back(*sync);
   }
   return syncs;
 }
 
 }  // namespace
+
+std::optional<ClockMap::Sync> read_sync(MappedFlight const& mapped, std::uint32_t index) noexcept {
+  auto const table = mapped.clock_syncs();
+  auto const& entry = table[index];
+  ClockMap::Sync sync{};
+  auto const judge = [&](std::uint64_t number) {
+    if (number == 0) return GuardSays::unwanted;  // never written, or being written: the other entries do
+    return (number - 1) % table.size() == index ? GuardSays::readable : GuardSays::unwanted;
+  };
+  auto const copy = [&](std::uint64_t) {
+    sync = {StdAtomics::load_acquire(entry.ticks), StdAtomics::load_acquire(entry.monotonic_ns),
+            StdAtomics::load_acquire(entry.realtime_ns)};
+  };
+  if (read_guarded<StdAtomics>(entry.number, judge, copy) != GuardedRead::whole) return std::nullopt;
+  return sync;
+}
 
 FlightView::FlightView(std::shared_ptr<MappedFlight const> mapped) noexcept : mapped_{std::move(mapped)} {}
 
@@ -114,10 +120,9 @@ ProcessInfo FlightView::process() const {
   return info;
 }
 
-std::optional<DirectoryName> FlightView::name(std::uint32_t id) const {
-  auto const* const entry = id == 0 ? nullptr : mapped_->directory().find(id);
-  if (entry == nullptr) return std::nullopt;
-  DirectoryName name;
+bool read_name(MappedFlight const& mapped, std::uint32_t id, RawName& name) noexcept {
+  auto const* const entry = id == 0 ? nullptr : mapped.directory().find(id);
+  if (entry == nullptr) return false;
   std::array<std::uint64_t, kLabelBytes / 8> label{};
   auto const judge = [](std::uint64_t state) {
     switch (static_cast<EntryState>(state & 0xFFU)) {
@@ -137,11 +142,21 @@ std::optional<DirectoryName> FlightView::name(std::uint32_t id) const {
     name.payload = StdAtomics::load_acquire(entry->payload);
     for (std::size_t i = 0; i < label.size(); ++i) label[i] = StdAtomics::load_acquire(entry->label[i]);
   };
-  if (read_guarded<StdAtomics>(entry->state, judge, copy) != GuardedRead::whole) return std::nullopt;
-  std::array<char, kLabelBytes> bytes{};
-  std::memcpy(bytes.data(), label.data(), bytes.size());
-  name.label = valid_utf8({bytes.data(), bytes.size()});
-  return name;
+  if (read_guarded<StdAtomics>(entry->state, judge, copy) != GuardedRead::whole) return false;
+  std::memcpy(name.label.data(), label.data(), name.label.size());
+  return true;
+}
+
+std::optional<DirectoryName> FlightView::name(std::uint32_t id) const {
+  RawName raw;
+  if (!read_name(*mapped_, id, raw)) return std::nullopt;
+  return DirectoryName{.kind = raw.kind,
+                       .state = raw.state,
+                       .generation = raw.generation,
+                       .parent = raw.parent,
+                       .number = raw.number,
+                       .payload = raw.payload,
+                       .label = valid_utf8({raw.label.data(), raw.label.size()})};
 }
 
 std::string FlightView::label(std::uint32_t id) const {

@@ -4,8 +4,10 @@
 
 #include <headroom/flight_reader.hpp>
 
+#include "base/utf8.hpp"
 #include "flight/book_readers.hpp"
 #include "flight/mapping.hpp"
+#include "flight/raw_reads.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -34,6 +36,27 @@ void copy_figures(HookCell const& cell, HookSnapshot& hook) {
 
 }  // namespace
 
+std::uint32_t hooks_used(MappedFlight const& mapped) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(load(mapped.header().hooks_used), mapped.hooks().size()));
+}
+
+bool read_hook(MappedFlight const& mapped, std::uint32_t index, HookSnapshot& hook, RawName& name) {
+  auto const& cell = mapped.hooks()[index];
+  hook.cell = index;
+  std::uint64_t id = 0;
+  auto const judge = [&](std::uint64_t stored) {
+    id = stored;
+    return stored == 0 || stored > 0xFFFF'FFFFU ? GuardSays::unwanted : GuardSays::readable;
+  };
+  auto const copy = [&](std::uint64_t /*stored*/) { copy_figures(cell, hook); };
+  if (read_guarded<StdAtomics>(cell.directory_id, judge, copy) != GuardedRead::whole) return false;
+  if (!read_name(mapped, static_cast<std::uint32_t>(id), name) || name.kind != EntryKind::hook) return false;
+  hook.directory_id = static_cast<std::uint32_t>(id);
+  hook.ledger_id = name.parent;
+  hook.priority = static_cast<std::int64_t>(name.payload);
+  return true;
+}
+
 std::vector<HookSnapshot> FlightView::hooks() const {
   auto hooks = all_hooks();
   std::erase_if(hooks, [](HookSnapshot const& hook) { return hook.ended; });
@@ -42,24 +65,12 @@ std::vector<HookSnapshot> FlightView::hooks() const {
 
 std::vector<HookSnapshot> FlightView::all_hooks() const {
   std::vector<HookSnapshot> hooks;
-  auto const cells = mapped_->hooks();
-  auto const used = std::min<std::uint64_t>(load(mapped_->header().hooks_used), cells.size());
+  auto const used = hooks_used(*mapped_);
   for (std::uint32_t i = 0; i < used; ++i) {
     HookSnapshot hook;
-    hook.cell = i;
-    std::uint64_t id = 0;
-    auto const judge = [&](std::uint64_t stored) {
-      id = stored;
-      return stored == 0 || stored > 0xFFFF'FFFFU ? GuardSays::unwanted : GuardSays::readable;
-    };
-    auto const copy = [&](std::uint64_t /*stored*/) { copy_figures(cells[i], hook); };
-    if (read_guarded<StdAtomics>(cells[i].directory_id, judge, copy) != GuardedRead::whole) continue;
-    auto named = name(static_cast<std::uint32_t>(id));
-    if (!named || named->kind != EntryKind::hook) continue;
-    hook.directory_id = static_cast<std::uint32_t>(id);
-    hook.ledger_id = named->parent;
-    hook.priority = static_cast<std::int64_t>(named->payload);
-    hook.name = std::move(named->label);
+    RawName name;
+    if (!read_hook(*mapped_, i, hook, name)) continue;
+    hook.name = valid_utf8({name.label.data(), name.label.size()});
     hooks.push_back(std::move(hook));
   }
   return hooks;

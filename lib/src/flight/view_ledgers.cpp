@@ -10,6 +10,7 @@
 #include "flight/book_readers.hpp"
 #include "flight/book_sums.hpp"
 #include "flight/mapping.hpp"
+#include "flight/raw_reads.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -51,23 +52,6 @@ std::vector<TagName const*> tags_of(std::vector<TagName> const& tags, LedgerSnap
     if (tag.ledger_id == ledger.directory_id && (tag.open || ledger.state == LedgerState::closed)) found.push_back(&tag);
   }
   return found;
-}
-
-/// An operation of a manager may count in the device account above it as well: that one sums those of its children too.
-std::uint64_t in_flight_bytes(std::vector<InFlightOperation> const& operations, Table<LedgerCell> const& cells,
-                              std::uint32_t cell) {
-  auto const counts_here = [&](std::uint32_t other) {
-    auto const* const found = cells.find(other);
-    return other == cell || (found != nullptr && load(found->parent_cell) == std::uint64_t{cell} + 1);
-  };
-  std::uint64_t bytes = 0;
-  for (auto const& operation : operations) {
-    if (counts_here(operation.ledger)) bytes += operation.bytes;
-  }
-  for (std::uint32_t other = 0; other < cells.size(); ++other) {
-    if (counts_here(other)) bytes += load(cells[other].in_flight_shared);
-  }
-  return bytes;
 }
 
 void take_tallies(LedgerTallies const& tallies, LedgerSnapshot& ledger) {
@@ -117,7 +101,6 @@ void take_figures(LedgerCell const& cell, LedgerSnapshot& ledger) {
 }
 
 void take_names(FlightView const& view, LedgerCell const& cell, LedgerSnapshot& ledger) {
-  ledger.directory_id = id_in(cell.directory_id);
   ledger.name = view.label(ledger.directory_id);
   auto const device = view.name(id_in(cell.device_id));
   if (!device || device->kind != EntryKind::device) return;
@@ -142,27 +125,11 @@ std::optional<LedgerSnapshot> read_ledger(Sources const& from, std::uint32_t ind
   auto const cells = from.mapped.ledgers();
   auto const& cell = cells[index];
   LedgerSnapshot ledger;
-  ledger.cell = index;
-  // Acquire: pairs with the release store of the state, so that the cell is that ledger's.
-  auto const state = StdAtomics::load_acquire(cell.state);
-  if (state != static_cast<std::uint64_t>(LedgerState::open) && state != static_cast<std::uint64_t>(LedgerState::closed))
-    return std::nullopt;
-  ledger.state = static_cast<LedgerState>(state);
-  ledger.generation = load(cell.generation);
+  if (!read_books(from.mapped, index, ledger)) return std::nullopt;
   take_names(from.view, cell, ledger);
-  ledger.counters = sum_counters(from.mapped, index);
-  ledger.live_allocations = checked_sub(ledger.counters.allocations, ledger.counters.frees).value_or(0);
-  take_tallies(from.mapped.tallies()[index], ledger);
-  take_figures(cell, ledger);
   ledger.in_flight_bytes = in_flight_bytes(from.operations, cells, index);
   ledger.tags = sum_tags(from.mapped, tags_of(from.tags, ledger), cell.peak);
-  // Last, so that the peak is none that a tag above has not seen.
-  auto const words = from.view.words(index);
-  ledger.claimed = words.claimed;
-  ledger.allocated = words.allocated;
-  ledger.peak = words.peak;
-  // A returned block leaves the pending word before it leaves `allocated`: what is above it is an older or a broken figure.
-  if (ledger.is_device_account) ledger.pending_free_bytes = std::min(load(cell.pending_free_bytes), ledger.allocated);
+  read_words(from.mapped, index, ledger);
   return ledger;
 }
 
@@ -170,6 +137,50 @@ std::optional<LedgerSnapshot> read_ledger(Sources const& from, std::uint32_t ind
 constexpr int kGenerationTries = 4;
 
 }  // namespace
+
+bool read_books(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot& ledger) {
+  auto const& cell = mapped.ledgers()[index];
+  ledger.cell = index;
+  // Acquire: pairs with the release store of the state, so that the cell is that ledger's.
+  auto const state = StdAtomics::load_acquire(cell.state);
+  if (state != static_cast<std::uint64_t>(LedgerState::open) && state != static_cast<std::uint64_t>(LedgerState::closed))
+    return false;
+  ledger.state = static_cast<LedgerState>(state);
+  ledger.generation = load(cell.generation);
+  ledger.directory_id = id_in(cell.directory_id);
+  ledger.counters = sum_counters(mapped, index);
+  ledger.live_allocations = checked_sub(ledger.counters.allocations, ledger.counters.frees).value_or(0);
+  take_tallies(mapped.tallies()[index], ledger);
+  take_figures(cell, ledger);
+  return true;
+}
+
+void read_words(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot& ledger) noexcept {
+  auto const& cell = mapped.ledgers()[index];
+  auto const bytes = read_ledger_bytes<StdAtomics>(cell.claim, cell.alloc, cell.peak);
+  ledger.claimed = bytes.claimed;
+  ledger.allocated = bytes.allocated;
+  ledger.peak = bytes.peak;
+  // A returned block leaves the pending word before it leaves `allocated`: what is above it is an older or a broken figure.
+  if (ledger.is_device_account) ledger.pending_free_bytes = std::min(load(cell.pending_free_bytes), ledger.allocated);
+}
+
+std::uint64_t in_flight_bytes(std::span<InFlightOperation const> operations, Table<LedgerCell> const& cells,
+                              std::uint32_t cell) noexcept {
+  // An operation of a manager may count in the device account above it as well: that one sums those of its children too.
+  auto const counts_here = [&](std::uint32_t other) {
+    auto const* const found = cells.find(other);
+    return other == cell || (found != nullptr && load(found->parent_cell) == std::uint64_t{cell} + 1);
+  };
+  std::uint64_t bytes = 0;
+  for (auto const& operation : operations) {
+    if (counts_here(operation.ledger)) bytes += operation.bytes;
+  }
+  for (std::uint32_t other = 0; other < cells.size(); ++other) {
+    if (counts_here(other)) bytes += load(cells[other].in_flight_shared);
+  }
+  return bytes;
+}
 
 std::vector<LedgerSnapshot> FlightView::ledgers() const {
   auto ledgers = all_ledgers();

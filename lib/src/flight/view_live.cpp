@@ -8,6 +8,7 @@
 #include "flight/book_readers.hpp"
 #include "flight/failure_key.hpp"
 #include "flight/mapping.hpp"
+#include "flight/raw_reads.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -15,12 +16,9 @@ namespace {
 std::uint64_t load(Word const& word) noexcept { return StdAtomics::load_relaxed(word); }
 std::uint64_t load_acquire(Word const& word) noexcept { return StdAtomics::load_acquire(word); }
 
-/// 16 bytes, zero padded.
-std::string thread_name(LaneHeader const& lane) {
-  std::array<std::uint64_t, 2> const words{load(lane.thread_name[0]), load(lane.thread_name[1])};
-  std::array<char, sizeof words> bytes{};
-  std::memcpy(bytes.data(), words.data(), bytes.size());
-  return valid_utf8({bytes.data(), bytes.size()});
+std::string thread_name(MappedFlight const& mapped, std::uint32_t lane) {
+  auto const name = read_thread_name(mapped, lane);
+  return valid_utf8({name.data(), name.size()});
 }
 
 /// 1 + id in an owned lane; a shared one only says that it is busy.
@@ -57,8 +55,10 @@ void copy_slot(LiveSlot const& slot, std::uint64_t state, LiveAllocation& into) 
   into.operation = load_acquire(slot.operation);
 }
 
-/// The word and the ticks stored before it, of one operation; nothing while the lane is idle.
-std::optional<InFlightOperation> read_in_flight(LaneHeader const& lane) {
+}  // namespace
+
+std::optional<InFlightOperation> read_in_flight(MappedFlight const& mapped, std::uint32_t index) {
+  auto const& lane = mapped.lanes()[index].header;
   std::uint64_t ticks = 0;
   std::uint64_t word = 0;
   auto const judge = [](std::uint64_t value) {
@@ -73,6 +73,8 @@ std::optional<InFlightOperation> read_in_flight(LaneHeader const& lane) {
   // Busy: operations follow each other faster than we look. The last one seen is as good as any.
   if (read_guarded<StdAtomics>(lane.in_flight, judge, copy) == GuardedRead::unwanted) return std::nullopt;
   InFlightOperation operation;
+  operation.lane = index;
+  operation.thread = thread_of(index, load_acquire(lane.owner));
   operation.operation = static_cast<InFlight>(word >> 60);
   operation.ledger = static_cast<std::uint32_t>((word >> 44) & 0xFFFU);
   operation.bytes = word & kBytesMask;
@@ -80,17 +82,64 @@ std::optional<InFlightOperation> read_in_flight(LaneHeader const& lane) {
   return operation;
 }
 
-}  // namespace
+GuardedRead read_slot(MappedFlight const& mapped, std::uint32_t index, LiveAllocation& allocation) noexcept {
+  auto const& slot = mapped.live_slots()[index];
+  allocation.slot = index;
+  return read_guarded<StdAtomics>(slot.state, judge_slot, [&](std::uint64_t state) { copy_slot(slot, state, allocation); });
+}
+
+RawThreadName read_thread_name(MappedFlight const& mapped, std::uint32_t index) noexcept {
+  auto const& lane = mapped.lanes()[index].header;
+  std::array<std::uint64_t, 2> const words{load(lane.thread_name[0]), load(lane.thread_name[1])};
+  RawThreadName name{};
+  static_assert(sizeof words == sizeof name);
+  std::memcpy(name.data(), words.data(), name.size());
+  return name;
+}
+
+std::optional<LaneInfo> read_lane(MappedFlight const& mapped, std::uint32_t index) {
+  auto const& lane = mapped.lanes()[index].header;
+  auto const owner = load_acquire(lane.owner);
+  LaneInfo info;
+  info.lane = index;
+  info.owned = index < kOwnedLanes && owner != 0;
+  info.thread = thread_of(index, owner);
+  info.main_head = load_acquire(lane.main.head);
+  info.journal_head = load_acquire(lane.journal.head);
+  if (owner == 0 && info.main_head == 0 && info.journal_head == 0) return std::nullopt;  // never used
+  return info;
+}
+
+std::optional<FirstFailureInfo> read_first_failure(MappedFlight const& mapped, std::uint32_t index) noexcept {
+  auto const& cell = mapped.first_failures()[index];
+  // Acquire: pairs with the release store that says the figures are whole. They never change again, but for count and last.
+  if (load_acquire(cell.ready) != 1) return std::nullopt;
+  auto const key = load(cell.key);
+  if (key == 0 || failure_kind(key) >= kErrorKindCount || failure_layer(key) >= kLayerCount) return std::nullopt;
+  FirstFailureInfo failure;
+  failure.kind = static_cast<ErrorKind>(failure_kind(key));
+  failure.layer = static_cast<Layer>(failure_layer(key));
+  failure.tag = failure_tag(key);
+  failure.ledger = static_cast<std::uint32_t>(load(cell.ledger));
+  failure.site = static_cast<std::uint32_t>(load(cell.site));
+  failure.count = load(cell.count);
+  failure.first_ticks = load(cell.first_ticks);
+  failure.last_ticks = load(cell.last_ticks);
+  failure.requested = load(cell.requested);
+  failure.claimed = load(cell.claimed) & kBytesMask;
+  failure.peak = load(cell.peak) & kBytesMask;
+  failure.thread = load(cell.thread);
+  auto const limit = load(cell.limit);
+  if ((limit & kLimitNone) == 0) failure.limit = limit & kBytesMask;
+  if (auto const device_free = load(cell.device_free); device_free != 0) failure.device_free = device_free - 1;
+  return failure;
+}
 
 std::size_t FlightView::for_each_live(std::function<void(LiveAllocation const&)> const& visit) const {
-  auto const slots = mapped_->live_slots();
   std::size_t skipped = 0;
-  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+  for (std::uint32_t i = 0; i < mapped_->live_slots().size(); ++i) {
     LiveAllocation allocation;
-    allocation.slot = i;
-    auto const& slot = slots[i];
-    auto const outcome =
-        read_guarded<StdAtomics>(slot.state, judge_slot, [&](std::uint64_t state) { copy_slot(slot, state, allocation); });
+    auto const outcome = read_slot(*mapped_, i, allocation);
     if (outcome == GuardedRead::whole) visit(allocation);
     if (outcome == GuardedRead::busy) ++skipped;
   }
@@ -99,15 +148,11 @@ std::size_t FlightView::for_each_live(std::function<void(LiveAllocation const&)>
 
 std::vector<InFlightOperation> FlightView::in_flight() const {
   std::vector<InFlightOperation> operations;
-  auto const lanes = mapped_->lanes();
   auto const used = mapped_->lanes_with_books();
   for (std::uint32_t i = 0; i < used; ++i) {
-    auto const& lane = lanes[i].header;
-    auto operation = read_in_flight(lane);
+    auto operation = read_in_flight(*mapped_, i);
     if (!operation) continue;
-    operation->lane = i;
-    operation->thread = thread_of(i, load_acquire(lane.owner));
-    operation->thread_name = thread_name(lane);
+    operation->thread_name = thread_name(*mapped_, i);
     operations.push_back(std::move(*operation));
   }
   return operations;
@@ -115,49 +160,19 @@ std::vector<InFlightOperation> FlightView::in_flight() const {
 
 std::vector<LaneInfo> FlightView::lanes() const {
   std::vector<LaneInfo> found;
-  auto const lanes = mapped_->lanes();
-  for (std::uint32_t i = 0; i < lanes.size(); ++i) {
-    auto const& lane = lanes[i].header;
-    auto const owner = load_acquire(lane.owner);
-    LaneInfo info;
-    info.lane = i;
-    info.owned = i < kOwnedLanes && owner != 0;
-    info.thread = thread_of(i, owner);
-    info.main_head = load_acquire(lane.main.head);
-    info.journal_head = load_acquire(lane.journal.head);
-    if (owner == 0 && info.main_head == 0 && info.journal_head == 0) continue;  // never used
-    info.thread_name = thread_name(lane);
-    found.push_back(std::move(info));
+  for (std::uint32_t i = 0; i < mapped_->lanes().size(); ++i) {
+    auto info = read_lane(*mapped_, i);
+    if (!info) continue;
+    info->thread_name = thread_name(*mapped_, i);
+    found.push_back(std::move(*info));
   }
   return found;
 }
 
 std::vector<FirstFailureInfo> FlightView::first_failures() const {
   std::vector<FirstFailureInfo> failures;
-  auto const cells = mapped_->first_failures();
-  for (std::uint32_t i = 0; i < cells.size(); ++i) {
-    auto const& cell = cells[i];
-    // Acquire: pairs with the release store that says the figures are whole. They never change again, but for count and last.
-    if (load_acquire(cell.ready) != 1) continue;
-    auto const key = load(cell.key);
-    if (key == 0 || failure_kind(key) >= kErrorKindCount || failure_layer(key) >= kLayerCount) continue;
-    FirstFailureInfo failure;
-    failure.kind = static_cast<ErrorKind>(failure_kind(key));
-    failure.layer = static_cast<Layer>(failure_layer(key));
-    failure.tag = failure_tag(key);
-    failure.ledger = static_cast<std::uint32_t>(load(cell.ledger));
-    failure.site = static_cast<std::uint32_t>(load(cell.site));
-    failure.count = load(cell.count);
-    failure.first_ticks = load(cell.first_ticks);
-    failure.last_ticks = load(cell.last_ticks);
-    failure.requested = load(cell.requested);
-    failure.claimed = load(cell.claimed) & kBytesMask;
-    failure.peak = load(cell.peak) & kBytesMask;
-    failure.thread = load(cell.thread);
-    auto const limit = load(cell.limit);
-    if ((limit & kLimitNone) == 0) failure.limit = limit & kBytesMask;
-    if (auto const device_free = load(cell.device_free); device_free != 0) failure.device_free = device_free - 1;
-    failures.push_back(failure);
+  for (std::uint32_t i = 0; i < mapped_->first_failures().size(); ++i) {
+    if (auto const failure = read_first_failure(*mapped_, i)) failures.push_back(*failure);
   }
   return failures;
 }

@@ -166,7 +166,9 @@ private:
 Result<std::unique_ptr<Source>> open_history_source(std::string path) {
   auto reader = TraceReader::open(std::move(path));
   if (!reader) return tl::unexpected{std::move(reader.error())};
-  return std::make_unique<HistorySource>(std::move(*reader));
+  return history_source(std::move(*reader));
 }
+
+std::unique_ptr<Source> history_source(TraceReader reader) { return std::make_unique<HistorySource>(std::move(reader)); }
 
 }  // namespace headroom::follow

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "follow/model_impl.hpp"
 
@@ -79,8 +80,28 @@ Losses Model::losses() const {
   return losses;
 }
 
+namespace {
+
+/// The failure that a file is about, among those that its events tell. It is told by its first record where that is left, and by its
+/// holders, which were written down because they mattered.
+void take_in(std::vector<FailureStory>& stories, FailureStory recorded) {
+  auto const is_same = [&](FailureStory const& story) {
+    return story.ledger == recorded.ledger && story.ticks == recorded.ticks && story.requested == recorded.requested;
+  };
+  if (auto const told = std::ranges::find_if(stories, is_same); told != stories.end()) {
+    told->holders = std::move(recorded.holders);
+    return;
+  }
+  recorded.number = stories.empty() ? 1 : stories.back().number + 1;
+  auto const after = std::ranges::upper_bound(stories, recorded.ticks, {}, &FailureStory::ticks);
+  stories.insert(after, std::move(recorded));
+}
+
+}  // namespace
+
 std::vector<FailureStory> Model::failures() const {
   std::vector<FailureStory> stories{impl_->stories.all().begin(), impl_->stories.all().end()};
+  if (auto recorded = impl_->source->failure()) take_in(stories, std::move(*recorded));
   for (auto& story : stories) {
     if (auto const* const book = impl_->book_of(story.ledger); book != nullptr) story.ledger_name = book->name;
   }

@@ -113,7 +113,8 @@ Result<bool> Model::Impl::poll(bool give_up) {
   auto const final = (give_up || ended) && !news.more;
   for (auto& [cell, track] : tracks) drain(cell, track, final);
   begin_quiet_ledgers();
-  if (ended && source->kind() == SourceKind::flight) reconcile_with_table();
+  auto const has_table = source->kind() != SourceKind::history && source->live_is_whole();
+  if (ended && has_table && source->liveness() == flight::Liveness::dead) reconcile_with_table();
   note_books(ended);
   forget();
   polled_ticks = std::max({polled_ticks, source->now_ticks(), last_ticks});

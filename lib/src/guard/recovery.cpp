@@ -9,6 +9,7 @@
 #include "guard/attempt.hpp"
 #include "guard/policy_records.hpp"
 #include "manager/errors.hpp"
+#include "manager/failure_observer.hpp"
 #include "manager/shortage.hpp"
 
 namespace headroom::guard {
@@ -221,6 +222,7 @@ std::optional<Error> Recovery::gave_up() {
   if (broken_) {
     add_clause(first_, [this] { return "a later try met another error: " + broken_->to_string(); });
   }
+  manager::tell_of_failure(first_, core_->ledger(), request_.arguments.tag, site_);
   return std::move(first_);
 }
 

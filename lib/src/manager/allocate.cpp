@@ -10,6 +10,7 @@
 #include "flight/live_table.hpp"
 #include "flight/recorder.hpp"
 #include "manager/errors.hpp"
+#include "manager/failure_observer.hpp"
 #include "manager/request.hpp"
 #include "manager/route.hpp"
 #include "manager/shortage.hpp"
@@ -166,12 +167,22 @@ template <class Funds>
   return std::nullopt;
 }
 
+// Over budget is an answer that programs live with; a device without memory seldom is.
+void tell_if_device_is_out(Error const& error, Route& route, AllocArguments const& arguments,
+                           std::source_location const& site) noexcept {
+  if (error.kind != ErrorKind::device_out_of_memory || arguments.guarded) return;
+  tell_of_failure(error, route.ledger(), arguments.tag, site);
+}
+
 }  // namespace
 
 std::optional<Error> allocate(Route& route, AllocArguments const& arguments, std::source_location const& site,
                               Allocation& allocation) {
   FromBudget budget;
-  return allocate_out_of(budget, route, arguments, site, allocation);
+  std::optional<Error> error = allocate_out_of(budget, route, arguments, site, allocation);
+  if (error) [[unlikely]]
+    tell_if_device_is_out(*error, route, arguments, site);
+  return error;
 }
 
 std::optional<Error> allocate(Token& token, AllocArguments const& arguments, std::source_location const& site,
@@ -181,6 +192,8 @@ std::optional<Error> allocate(Token& token, AllocArguments const& arguments, std
   std::optional<Error> error = allocate_out_of(funds, *token.route, arguments, site, allocation);
   // After the operation ended: the last one at a released reservation gives its rest back, an operation of its own.
   if (funds.took) finish_taking(token, error ? checked_mul(arguments.count, arguments.element_bytes).value_or(0) : 0);
+  if (error) [[unlikely]]
+    tell_if_device_is_out(*error, *token.route, arguments, site);
   return error;
 }
 

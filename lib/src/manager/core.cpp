@@ -10,6 +10,7 @@
 #include "flight/directory.hpp"
 #include "flight/recorder.hpp"
 #include "ledger/cells.hpp"
+#include "manager/failure_observer.hpp"
 
 namespace headroom::manager {
 namespace {
@@ -48,6 +49,7 @@ Result<Route*> Core::open(Device device, MemoryBudget budget, std::string_view n
         ErrorKind::unsupported, Layer::manager,
         "this process was forked after headroom started in its parent; make managers before the fork in the parent, or exec");
   }
+  start_observing_failures();
   Core* core = nullptr;
   std::string full_name{name};
   {

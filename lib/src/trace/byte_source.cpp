@@ -28,6 +28,10 @@ std::string system_reason(int code) { return std::generic_category().message(cod
 class FileSource final : public ByteSource {
 public:
   FileSource(int descriptor, bool owned, std::string name) : descriptor_{descriptor}, owned_{owned}, name_{std::move(name)} {}
+  /// `already_read`: what somebody took from the descriptor before; at most as many as fit first_bytes_.
+  FileSource(int descriptor, std::string_view already_read, std::string name) : FileSource{descriptor, false, std::move(name)} {
+    peeked_ = already_read.copy(first_bytes_.data(), first_bytes_.size());
+  }
   FileSource(FileSource const&) = delete;
   FileSource& operator=(FileSource const&) = delete;
   ~FileSource() override {
@@ -35,10 +39,10 @@ public:
     if (owned_) static_cast<void>(::close(descriptor_));
   }
 
-  /// Up to six bytes of the beginning; fewer only where the file is shorter.
+  /// Six bytes of the beginning or more; fewer only where the file is shorter.
   [[nodiscard]] Result<std::string_view> peek() {
-    while (peeked_ < first_bytes_.size()) {
-      auto const count = read_descriptor(std::span{first_bytes_}.subspan(peeked_));
+    while (peeked_ < kXzMagic.size()) {
+      auto const count = read_descriptor(std::span{first_bytes_}.subspan(peeked_, kXzMagic.size() - peeked_));
       if (!count) return tl::unexpected{count.error()};
       if (*count == 0) break;
       peeked_ += *count;
@@ -69,26 +73,19 @@ private:
   int descriptor_;
   bool owned_;
   std::string name_;
-  std::array<char, kXzMagic.size()> first_bytes_{};
+  std::array<char, TraceReader::kMaxFirstBytes> first_bytes_{};
   std::size_t peeked_ = 0;
   std::size_t delivered_ = 0;
 };
 
-}  // namespace
-
-Result<OpenedSource> open_byte_source(std::string const& path, std::string const& name) {
-  auto const is_stdin = path == "-";
-  // A NUL would silently open another file than the one that was named.
-  if (path.find('\0') != std::string::npos) return fail(ErrorKind::io, Layer::request, "a file name cannot contain a NUL byte");
-  auto const descriptor = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return fail(ErrorKind::io, Layer::request, name + ": cannot be opened: " + system_reason(errno));
-  auto file = std::make_unique<FileSource>(descriptor, !is_stdin, name);
+/// `file` with the decompressor on top that its first bytes ask for.
+[[nodiscard]] Result<OpenedSource> decompressed(std::unique_ptr<FileSource> file, std::string const& name) {
   auto const first_bytes = file->peek();
   if (!first_bytes) return tl::unexpected{first_bytes.error()};
 
   auto compression = TraceCompression::none;
   Result<std::unique_ptr<ByteSource>> bytes;
-  if (*first_bytes == kXzMagic) {
+  if (first_bytes->starts_with(kXzMagic)) {
     compression = TraceCompression::xz;
     bytes = make_xz_source(std::move(file), name);
   } else if (first_bytes->starts_with(kGzipMagic)) {
@@ -99,6 +96,26 @@ Result<OpenedSource> open_byte_source(std::string const& path, std::string const
   }
   if (!bytes) return tl::unexpected{std::move(bytes.error())};
   return OpenedSource{.bytes = std::move(*bytes), .compression = compression};
+}
+
+}  // namespace
+
+Result<OpenedSource> open_byte_source(std::string const& path, std::string const& name) {
+  auto const is_stdin = path == "-";
+  // A NUL would silently open another file than the one that was named.
+  if (path.find('\0') != std::string::npos) return fail(ErrorKind::io, Layer::request, "a file name cannot contain a NUL byte");
+  auto const descriptor = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return fail(ErrorKind::io, Layer::request, name + ": cannot be opened: " + system_reason(errno));
+  return decompressed(std::make_unique<FileSource>(descriptor, !is_stdin, name), name);
+}
+
+Result<OpenedSource> resume_byte_source(int descriptor, std::string_view first_bytes, std::string const& name) {
+  if (first_bytes.size() > TraceReader::kMaxFirstBytes) {
+    return fail(ErrorKind::invalid_argument, Layer::request,
+                name + ": " + std::to_string(first_bytes.size()) + " bytes read already; expected at most " +
+                    std::to_string(TraceReader::kMaxFirstBytes));
+  }
+  return decompressed(std::make_unique<FileSource>(descriptor, first_bytes, name), name);
 }
 
 }  // namespace headroom::trace

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <headroom/error.hpp>
 #include <headroom/trace.hpp>
@@ -35,6 +36,9 @@ struct OpenedSource {
 /// Opens a file (`-` = standard input), looks at its first bytes and puts the decompressor that they ask for on top.
 /// `name` is what messages call the file. Errors: io, with the system's reason.
 [[nodiscard]] Result<OpenedSource> open_byte_source(std::string const& path, std::string const& name);
+/// The same for a descriptor that stays the caller's, and of which `first_bytes` were read already: they are delivered first. At most
+/// TraceReader::kMaxFirstBytes. Errors: io, invalid_argument (more than that).
+[[nodiscard]] Result<OpenedSource> resume_byte_source(int descriptor, std::string_view first_bytes, std::string const& name);
 
 // The decompressors; each owns the source below it. Errors of the constructors: io (no memory for the decompressor).
 [[nodiscard]] Result<std::unique_ptr<ByteSource>> make_xz_source(std::unique_ptr<ByteSource> compressed, std::string name);

@@ -123,38 +123,73 @@ std::chrono::microseconds TraceHistory::duration() const noexcept {
   return std::chrono::microseconds{static_cast<std::int64_t>(std::min(data_->duration_us, kMost))};
 }
 
+namespace {
+
+/// What each tag holds while the steps of a history go by.
+class Holders {
+public:
+  Holders(TraceHistory::Data const& data, ReplayTags tags) : tags_{tags}, tag_of_(data.slots) {
+    for (auto& name : trace::tag_names(data, tags)) now_.push_back({.tag = std::move(name)});
+  }
+
+  void allocate(Step const& step) {
+    tag_of_[step.slot] = trace::tag_index(step, tags_);
+    auto& holder = now_[tag_of_[step.slot]];
+    holder.bytes += step.bytes;
+    ++holder.allocations;
+  }
+  void free(Step const& step) {
+    auto& holder = now_[tag_of_[step.slot]];
+    holder.bytes -= step.bytes;
+    --holder.allocations;
+  }
+
+  [[nodiscard]] std::vector<TraceHolder> const& now() const noexcept { return now_; }
+
+private:
+  ReplayTags tags_;
+  std::vector<TraceHolder> now_;
+  std::vector<std::size_t> tag_of_;  // by slot: a free may stand on another thread or stream than its allocation
+};
+
+[[nodiscard]] std::vector<TraceHolder> largest_first(std::vector<TraceHolder> holders) {
+  std::erase_if(holders, [](TraceHolder const& holder) { return holder.bytes == 0; });
+  std::ranges::sort(
+      holders, [](TraceHolder const& a, TraceHolder const& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.tag < b.tag; });
+  return holders;
+}
+
+}  // namespace
+
 std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
-  auto const names = trace::tag_names(*data_, tags);
-  std::vector<TraceHolder> now;
-  now.reserve(names.size());
-  for (auto const& name : names) now.push_back({.tag = name});
-  auto at_peak = now;
+  Holders holders{*data_, tags};
+  auto at_peak = holders.now();
   std::uint64_t live = 0;
   std::uint64_t peak = 0;
   auto is_new_peak = false;  // the copy is put off to the first free after it, else a growing history copies at every step
-  std::vector<std::size_t> tag_of(data_->slots);  // a free may stand on another thread or stream than its allocation
   for (auto const& step : data_->steps) {
     if (step.what() == StepAction::allocate) {
-      tag_of[step.slot] = trace::tag_index(step, tags);
-      auto& holder = now[tag_of[step.slot]];
+      holders.allocate(step);
       live += step.bytes;
-      holder.bytes += step.bytes;
-      ++holder.allocations;
       is_new_peak = is_new_peak || live > peak;
       peak = std::max(peak, live);
     } else if (step.what() == StepAction::free) {
-      if (std::exchange(is_new_peak, false)) at_peak = now;
-      auto& holder = now[tag_of[step.slot]];
+      if (std::exchange(is_new_peak, false)) at_peak = holders.now();
+      holders.free(step);
       live -= step.bytes;
-      holder.bytes -= step.bytes;
-      --holder.allocations;
     }
   }
-  if (is_new_peak) at_peak = now;
-  std::erase_if(at_peak, [](TraceHolder const& holder) { return holder.bytes == 0; });
-  std::ranges::sort(
-      at_peak, [](TraceHolder const& a, TraceHolder const& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.tag < b.tag; });
-  return at_peak;
+  if (is_new_peak) at_peak = holders.now();
+  return largest_first(std::move(at_peak));
+}
+
+std::vector<TraceHolder> TraceHistory::holders_at_end(ReplayTags tags) const {
+  Holders holders{*data_, tags};
+  for (auto const& step : data_->steps) {
+    if (step.what() == StepAction::allocate) holders.allocate(step);
+    if (step.what() == StepAction::free) holders.free(step);
+  }
+  return largest_first(holders.now());
 }
 
 }  // namespace headroom

@@ -180,13 +180,22 @@ TraceReader::TraceReader(TraceReader&&) noexcept = default;
 TraceReader& TraceReader::operator=(TraceReader&&) noexcept = default;
 TraceReader::~TraceReader() = default;
 
+Result<TraceReader> TraceReader::begin(std::unique_ptr<Impl> impl) {
+  if (auto header = impl->read_header(); !header) return tl::unexpected{std::move(header.error())};
+  return TraceReader{std::move(impl)};
+}
+
 Result<TraceReader> TraceReader::open(std::string path) {
   auto name = path == "-" ? std::string{"standard input"} : path;
   auto source = trace::open_byte_source(path, name);
   if (!source) return tl::unexpected{std::move(source.error())};
-  auto impl = std::make_unique<Impl>(std::move(name), std::move(*source));
-  if (auto header = impl->read_header(); !header) return tl::unexpected{std::move(header.error())};
-  return TraceReader{std::move(impl)};
+  return begin(std::make_unique<Impl>(std::move(name), std::move(*source)));
+}
+
+Result<TraceReader> TraceReader::resume(int descriptor, std::string_view first_bytes, std::string name) {
+  auto source = trace::resume_byte_source(descriptor, first_bytes, name);
+  if (!source) return tl::unexpected{std::move(source.error())};
+  return begin(std::make_unique<Impl>(std::move(name), std::move(*source)));
 }
 
 Result<std::span<TraceEvent const>> TraceReader::next_batch() { return impl_->next_batch(); }

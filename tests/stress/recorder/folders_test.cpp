@@ -61,6 +61,11 @@ const Role kStartOnTmpfs{"start-on-tmpfs", [](std::vector<std::string> const& ar
                            }
                            return start_and_tell();
                          }};
+// Under a umask that leaves nobody else any rights.
+const Role kStartUnderUmask{"start-under-umask", [](std::vector<std::string> const&) {
+                              umask(0077);
+                              return start_and_tell();
+                            }};
 // What most programs have: no HEADROOM_DIR. Their /dev/shm is read-only here, and no other folder is known.
 const Role kStartWithoutShm{"start-without-shm", [](std::vector<std::string> const&) {
                               if (const int error = mount_tmpfs("/dev/shm", "", MS_RDONLY); error != 0) {
@@ -70,6 +75,16 @@ const Role kStartWithoutShm{"start-without-shm", [](std::vector<std::string> con
                               unsetenv("XDG_RUNTIME_DIR");
                               return start_and_tell();
                             }};
+// A /dev/shm without room, and an XDG runtime folder that has some.
+const Role kStartWithFullShm{"start-with-full-shm", [](std::vector<std::string> const& arguments) {
+                               if (const int error = mount_tmpfs("/dev/shm", "mode=1777,size=1m"); error != 0) {
+                                 std::printf("a tmpfs cannot be mounted here: %s\n", std::strerror(error));
+                                 return kNotPermitted;
+                               }
+                               unsetenv("HEADROOM_DIR");
+                               setenv("XDG_RUNTIME_DIR", arguments[0].c_str(), 1);
+                               return start_and_tell();
+                             }};
 const Role kStartWithSmallFiles{"start-with-small-files", [](std::vector<std::string> const& arguments) {
                                   const rlimit limit{std::stoul(arguments[0]), RLIM_INFINITY};
                                   if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return kNotPermitted;
@@ -105,6 +120,42 @@ TEST(Folder, of_ours_is_used_without_a_word_and_left_empty) {
   EXPECT_EQ(child.output(), "file, full size\n");
   EXPECT_THAT(child.errors(), IsEmpty());
   EXPECT_TRUE(std::filesystem::is_empty(folder.path() + "/new"));
+}
+
+mode_t mode_of(std::filesystem::path const& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+TEST(Folder, and_file_are_ours_alone_unless_the_group_is_asked_in) {
+  const TemporaryFolder folder;
+  for (const bool group : {false, true}) {
+    SCOPED_TRACE(group);
+    const std::string place = folder.path() + (group ? "/group" : "/private");
+    auto environment = in_folder(place);
+    environment.insert(environment.end(), {"HEADROOM_KEEP=1", std::string{"HEADROOM_GROUP="} + (group ? "1" : "0")});
+    Child child{"start-under-umask", {}, {.environment = environment}};
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_THAT(child.errors(), IsEmpty());
+    EXPECT_EQ(mode_of(place), group ? 0750U : 0700U);
+    std::size_t files = 0;
+    for (auto const& entry : std::filesystem::directory_iterator{place}) {
+      ++files;
+      EXPECT_EQ(mode_of(entry.path()), group ? 0640U : 0600U);
+    }
+    EXPECT_EQ(files, 1U);
+  }
+}
+
+TEST(Folder, that_the_group_cannot_look_into_is_used_and_said) {
+  const TemporaryFolder folder;  // 0700
+  auto environment = in_folder(folder.path());
+  environment.emplace_back("HEADROOM_GROUP=1");
+  Child child{"start", {}, {.environment = environment}};
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(child.output(), "file, full size\n");
+  EXPECT_THAT(child.errors(), HasSubstr("the group cannot look into " + folder.path()));
+  EXPECT_THAT(child.errors(), HasSubstr("expected mode 0750"));
 }
 
 TEST(Folder, that_is_a_file) {
@@ -194,6 +245,17 @@ TEST(Tmpfs, that_is_full) {
 TEST(Tmpfs, that_is_absent) {
   Child child{"start-without-shm", {}};
   expect_fallback(child, "/dev/shm/headroom-", "Read-only file system");
+}
+
+TEST(Tmpfs, that_is_full_leaves_the_next_folder) {
+  const TemporaryFolder folder;
+  Child child{"start-with-full-shm", {folder.path()}};
+  const int status = child.wait();
+  if (status == kNotPermitted) GTEST_SKIP() << child.output();
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(child.output(), StartsWith("file, "));
+  EXPECT_THAT(child.errors(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_directory(folder.path() + "/headroom"));
 }
 
 TEST(Limits, a_small_limit_on_file_sizes_does_not_kill_the_program) {

@@ -1,4 +1,4 @@
-// The summary of a flight file: the books of a living process, or what one left behind.
+// The summary of a flight file, or of a post-mortem: the books of a living process, or what one left behind.
 #include <algorithm>
 #include <iostream>
 #include <numeric>
@@ -8,8 +8,8 @@
 
 #include <headroom/byte_size.hpp>
 #include <headroom/flight_reader.hpp>
+#include <headroom/follow_source.hpp>
 
-#include "command/event_count.hpp"
 #include "command/figures.hpp"
 #include "command/output.hpp"
 #include "command/process_figures.hpp"
@@ -26,9 +26,9 @@ struct Live {
   std::uint64_t allocations = 0;
 };
 
-[[nodiscard]] Live count_live(flight::FlightView const& view, ProcessFigures const& process) {
+[[nodiscard]] Live count_live(follow::Source const& source, ProcessFigures const& process) {
   Live live;
-  view.for_each_live([&](flight::LiveAllocation const& allocation) {
+  source.for_each_live([&](flight::LiveAllocation const& allocation) {
     auto const is_here = [&](flight::LedgerSnapshot const& manager) { return manager.cell == allocation.ledger; };
     if (std::ranges::none_of(process.managers, is_here)) return;
     live.bytes += allocation.bytes;
@@ -41,13 +41,47 @@ struct Live {
   return live;
 }
 
+[[nodiscard]] std::string label(follow::Source const& source, std::uint32_t id) {
+  auto name = source.name(id);
+  return name ? std::move(name->label) : std::string{};
+}
+
+struct Events {
+  std::uint64_t recorded = 0, read = 0, lost = 0;  ///< read + lost = recorded
+  bool left_out = false;                           ///< of a post-mortem that was written without them
+  std::uint64_t newest_ticks = 0;                  ///< 0: there was none
+};
+
+/// Reads until the file was quiet for the time of a poll, or for long enough that it never is: then its own sum stands for the heads,
+/// which is what they were at the last poll.
+[[nodiscard]] Result<Events> count_events(follow::Source& source) {
+  constexpr int kPolls = 50;
+  Events events;
+  follow::News news;
+  for (int i = 0; i < kPolls && !news.ended; ++i) {
+    news.events.clear();
+    news.gaps.clear();
+    if (auto const read = source.read(news); !read) return tl::unexpected{read.error()};
+    for (auto const& event : news.events) events.newest_ticks = std::max(events.newest_ticks, event.ticks);
+    if (source.process().events_recorded == source.accepted() + source.lost()) break;
+  }
+  events.read = source.accepted();
+  events.lost = source.lost();
+  events.recorded = events.read + events.lost;
+  if (events.recorded == 0) {
+    events.recorded = source.process().events_recorded;
+    events.left_out = events.recorded != 0;
+  }
+  return events;
+}
+
 [[nodiscard]] double lifetime_seconds(ProcessFigures const& process) {
   if (process.living()) return process.age_seconds;
   auto const end = std::max(process.info.last_activity_realtime_ns, process.info.start_realtime_ns);
   return static_cast<double>(end - process.info.start_realtime_ns) * 1e-9;
 }
 
-[[nodiscard]] Figures to_figures(ProcessFigures const& process, Live const& live, EventCounts const& events) {
+[[nodiscard]] Figures to_figures(ProcessFigures const& process, Live const& live, Events const& events) {
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;
   for (auto const& manager : process.managers) {
@@ -66,8 +100,8 @@ struct Live {
           .claimed_bytes = process.claimed_bytes,
           .elapsed_seconds = lifetime_seconds(process),
           .events_recorded = events.recorded,
-          .events_read = events.read,
-          .events_lost = events.lost,
+          .events_read = events.left_out ? std::nullopt : std::optional{events.read},
+          .events_lost = events.left_out ? std::nullopt : std::optional{events.lost},
           .loop_frees = 0};
 }
 
@@ -75,8 +109,8 @@ void print_head(std::string const& path, ProcessFigures const& process) {
   auto const& info = process.info;
   auto const colour = process.living() ? Colour::green : process.state == "killed" ? Colour::red : Colour::plain;
   std::cout << printable(path) << ": " << printable(info.program) << ", pid " << info.pid << ", "
-            << painted(process.state, colour) << (process.living() ? ", for " : " after ")
-            << format_seconds(lifetime_seconds(process)) << '\n';
+            << painted(process.state, colour) << (process.is_record ? " when this was written," : "")
+            << (process.living() ? ", for " : " after ") << format_seconds(lifetime_seconds(process)) << '\n';
   Table table{{{"", left}, {"", left}}, "  "};
   table.add({"started", format_utc(info.start_realtime_ns) + " on " + printable(info.host)});
   if (!info.command.empty()) table.add({"command", printable(info.command)});
@@ -128,11 +162,11 @@ void print_manager(flight::LedgerSnapshot const& manager) {
   if (tags.size() > kMostTags) std::cout << "  and " << format_count(tags.size() - kMostTags) << " tags more\n";
 }
 
-void print_failures(flight::FlightView const& view) {
-  auto failures = view.first_failures();
+void print_failures(follow::Source const& source) {
+  auto failures = source.first_failures();
   if (failures.empty()) return;
   std::ranges::sort(failures, std::ranges::less{}, &flight::FirstFailureInfo::first_ticks);
-  auto const clock = view.clock();
+  auto const clock = source.clock();
   std::cout << painted("failed requests", Colour::bold) << '\n';
   Table table{{{"REASON", left},
                {"LAYER", left},
@@ -146,7 +180,7 @@ void print_failures(flight::FlightView const& view) {
   for (auto const& failure : failures) {
     table.add({{std::string{to_string(failure.kind)}, Colour::red},
                std::string{to_string(failure.layer)},
-               printable(view.label(failure.tag)),
+               printable(label(source, failure.tag)),
                format_count(failure.count),
                format_utc(clock.realtime_ns(failure.first_ticks)),
                format_bytes(failure.requested),
@@ -156,10 +190,10 @@ void print_failures(flight::FlightView const& view) {
   table.print(std::cout);
 }
 
-void print_hooks(flight::FlightView const& view, ProcessFigures const& process) {
-  auto const hooks = view.hooks();
+void print_hooks(follow::Source const& source, ProcessFigures const& process) {
+  auto const hooks = source.hooks();
   if (hooks.empty()) return;
-  auto const clock = view.clock();
+  auto const clock = source.clock();
   std::cout << painted("hooks", Colour::bold) << '\n';
   Table table{{{"HOOK", left},
                {"MANAGER", left},
@@ -179,7 +213,7 @@ void print_hooks(flight::FlightView const& view, ProcessFigures const& process) 
                                                             format_utc(clock.realtime_ns(*hook.running_since_ticks)) +
                                                             " on thread " + std::to_string(hook.running_thread);
     table.add({printable(hook.name),
-               hook.ledger_id == 0 ? "(any)" : printable(view.label(hook.ledger_id)),
+               hook.ledger_id == 0 ? "(any)" : printable(label(source, hook.ledger_id)),
                format_count(hook.runs),
                format_count(hook.skips + hook.busy_skips),
                {format_count(hook.errors), hook.errors == 0 ? Colour::plain : Colour::red},
@@ -192,11 +226,15 @@ void print_hooks(flight::FlightView const& view, ProcessFigures const& process) 
   table.print(std::cout);
 }
 
-void print_in_flight(flight::FlightView const& view, ProcessFigures const& process) {
-  auto const operations = view.in_flight();
+void print_in_flight(follow::Source const& source, ProcessFigures const& process) {
+  auto const operations = source.in_flight();
   if (operations.empty()) return;
-  auto const clock = view.clock();
-  std::cout << painted(process.living() ? "at work now" : "at work when it ended", Colour::bold) << '\n';
+  auto const clock = source.clock();
+  std::cout << painted(process.living()    ? "at work now"
+                       : process.is_record ? "at work when this was written"
+                                           : "at work when it ended",
+                       Colour::bold)
+            << '\n';
   Table table{{{"THREAD", right}, {"NAME", left}, {"OPERATION", left}, {"BYTES", right}, {"SINCE", left}}, "  "};
   for (auto const& operation : operations) {
     table.add({std::to_string(operation.thread), printable(operation.thread_name), word_of(operation.operation),
@@ -207,34 +245,39 @@ void print_in_flight(flight::FlightView const& view, ProcessFigures const& proce
 
 }  // namespace
 
-Result<std::uint64_t> summarize_flight(std::string const& path, SummaryOptions const& options) {
-  auto const view = flight::FlightView::open(path);
-  if (!view) return tl::unexpected{view.error()};
-  auto process = process_figures(*view);
-  auto const live = count_live(*view, process);
-  EventCounter counter{*view};
-  auto const events = counter.finish(!process.living());
+Result<std::uint64_t> summarize_books(Source& source, SummaryOptions const& options) {
+  auto const opened = source.records();
+  if (!opened) return tl::unexpected{opened.error()};
+  auto& records = **opened;
+  auto process = process_figures(records);
+  auto const live = count_live(records, process);
+  auto const events = count_events(records);
+  if (!events) return tl::unexpected{events.error()};
   // Clocks are noted about once a second, events when they happen.
-  if (counter.newest_ticks() != 0) {
+  if (events->newest_ticks != 0) {
     auto& last_activity = process.info.last_activity_realtime_ns;
-    last_activity = std::max(last_activity, view->clock().realtime_ns(counter.newest_ticks()));
+    last_activity = std::max(last_activity, records.clock().realtime_ns(events->newest_ticks));
   }
-  auto const figures = to_figures(process, live, events);
+  auto const figures = to_figures(process, live, *events);
   if (options.json) {
     print_json_line(to_json(figures));
     return *figures.peak_bytes;
   }
-  print_head(path, process);
+  print_head(source.name(), process);
   for (auto const& manager : process.managers) print_manager(manager);
-  print_failures(*view);
-  print_hooks(*view, process);
-  print_in_flight(*view, process);
+  print_failures(records);
+  print_hooks(records, process);
+  print_in_flight(records, process);
   if (!process.living() && live.allocations != 0) {
-    std::cout << "still live when it ended: " << format_count(live.allocations) << " allocations, "
-              << format_bytes_exact(live.bytes) << '\n';
+    std::cout << (process.is_record ? "live when this was written: " : "still live when it ended: ")
+              << format_count(live.allocations) << " allocations, " << format_bytes_exact(live.bytes) << '\n';
   }
-  std::cout << "events: " << format_count(events.recorded) << " recorded, " << format_count(events.read) << " still to be read, "
-            << format_count(events.lost) << " overwritten\n";
+  std::cout << "events: " << format_count(events->recorded) << " recorded, ";
+  if (events->left_out) {
+    std::cout << "left out of this file\n";
+  } else {
+    std::cout << format_count(events->read) << " still to be read, " << format_count(events->lost) << " overwritten\n";
+  }
   return *figures.peak_bytes;
 }
 

@@ -1,0 +1,182 @@
+// headroom diff: what grew, vanished and appeared between two files, by tag and site.
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <headroom/byte_size.hpp>
+
+#include "command/arguments.hpp"
+#include "command/diff_sources.hpp"
+#include "command/figures.hpp"
+#include "command/output.hpp"
+#include "command/source.hpp"
+#include "command/subcommand.hpp"
+
+namespace headroom::command {
+namespace {
+
+constexpr std::string_view kWho = "headroom diff";
+
+struct DiffArguments {
+  std::string a, b;
+  std::string at = "now", tag = "size";
+  bool json = false;
+};
+
+struct Change {
+  Holder holder;
+  std::uint64_t bytes_a = 0, bytes_b = 0;
+  [[nodiscard]] std::uint64_t size() const noexcept { return bytes_a > bytes_b ? bytes_a - bytes_b : bytes_b - bytes_a; }
+};
+
+struct Difference {
+  std::vector<Change> grown, vanished, appeared, shrunk;
+  std::uint64_t bytes_a = 0, bytes_b = 0;
+};
+
+[[nodiscard]] Result<Holdings> holdings_of(std::string const& path, HoldingsOptions const& options) {
+  auto source = Source::open(path);
+  if (!source) return tl::unexpected{source.error()};
+  return source->kind() == SourceKind::history ? holdings_of_history(*source, options) : holdings_of_books(*source, options);
+}
+
+/// Largest change first; of equal ones in the order of their names, so that the output is always the same.
+[[nodiscard]] bool comes_first(Change const& a, Change const& b) {
+  return a.size() != b.size() ? a.size() > b.size() : a.holder < b.holder;
+}
+
+[[nodiscard]] Difference compare(Holdings const& a, Holdings const& b) {
+  std::map<Holder, Change> changes;
+  Difference difference;
+  for (auto const& [holder, bytes] : a) {
+    changes[holder].bytes_a = bytes;
+    difference.bytes_a += bytes;
+  }
+  for (auto const& [holder, bytes] : b) {
+    changes[holder].bytes_b = bytes;
+    difference.bytes_b += bytes;
+  }
+  for (auto& [holder, change] : changes) {
+    if (change.bytes_a == change.bytes_b) continue;
+    change.holder = holder;
+    auto& into = change.bytes_a == 0               ? difference.appeared
+                 : change.bytes_b == 0             ? difference.vanished
+                 : change.bytes_b > change.bytes_a ? difference.grown
+                                                   : difference.shrunk;
+    into.push_back(change);
+  }
+  for (auto* const list : {&difference.grown, &difference.vanished, &difference.appeared, &difference.shrunk}) {
+    std::ranges::sort(*list, comes_first);
+  }
+  return difference;
+}
+
+[[nodiscard]] nlohmann::ordered_json to_json(std::vector<Change> const& changes) {
+  auto json = nlohmann::ordered_json::array();
+  for (auto const& change : changes) {
+    nlohmann::ordered_json row;
+    row["tag"] = change.holder.tag;
+    row["site"] = change.holder.site.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(change.holder.site);
+    row["bytes_a"] = change.bytes_a;
+    row["bytes_b"] = change.bytes_b;
+    json.push_back(std::move(row));
+  }
+  return json;
+}
+
+void print_changes(std::string_view title, std::vector<Change> const& changes, Colour colour) {
+  if (changes.empty()) return;
+  constexpr std::size_t kMostRows = 20;
+  using enum Table::Align;
+  std::cout << painted(title, colour) << '\n';
+  Table table{{{"TAG", left}, {"SITE", left}, {"A", right}, {"B", right}, {"CHANGE", right}}, "  "};
+  for (std::size_t i = 0; i < std::min(changes.size(), kMostRows); ++i) {
+    auto const& change = changes[i];
+    auto const sign = change.bytes_b > change.bytes_a ? '+' : '-';
+    table.add({printable(change.holder.tag), change.holder.site.empty() ? "-" : printable(change.holder.site),
+               format_bytes(change.bytes_a), format_bytes(change.bytes_b), sign + format_bytes(change.size())});
+  }
+  table.print(std::cout);
+  if (changes.size() > kMostRows) std::cout << "  and " << format_count(changes.size() - kMostRows) << " more\n";
+}
+
+void print_for_people(DiffArguments const& arguments, Difference const& difference) {
+  std::cout << (arguments.at == "peak" ? "at the peak: " : "live: ") << format_bytes_exact(difference.bytes_a) << " in "
+            << printable(arguments.a) << ", " << format_bytes_exact(difference.bytes_b) << " in " << printable(arguments.b)
+            << '\n';
+  print_changes("grown", difference.grown, Colour::red);
+  print_changes("appeared", difference.appeared, Colour::red);
+  print_changes("vanished", difference.vanished, Colour::green);
+  print_changes("shrunk", difference.shrunk, Colour::green);
+  auto const changes =
+      difference.grown.size() + difference.appeared.size() + difference.vanished.size() + difference.shrunk.size();
+  if (changes == 0) std::cout << "nobody holds more or less\n";
+}
+
+[[nodiscard]] Result<HoldingsOptions> read_options(DiffArguments const& arguments) {
+  auto const tags = parse_tags(arguments.tag);
+  if (!tags) return tl::unexpected{tags.error()};
+  if (arguments.at != "now" && arguments.at != "peak") {
+    return fail(ErrorKind::invalid_argument, Layer::request, "--at '" + printable(arguments.at) + "'; expected now or peak");
+  }
+  if (arguments.a == "-" && arguments.b == "-") {
+    return fail(ErrorKind::invalid_argument, Layer::request, "A and B are both -; expected standard input once at most");
+  }
+  return HoldingsOptions{.at_peak = arguments.at == "peak", .tags = *tags};
+}
+
+ExitCode run_diff(DiffArguments const& arguments) {
+  auto const options = read_options(arguments);
+  if (!options) return complain_about(kWho, options.error(), ExitCode::usage);
+  auto const a = holdings_of(arguments.a, *options);
+  if (!a) return complain_about(kWho, a.error(), ExitCode::broken_input);
+  auto const b = holdings_of(arguments.b, *options);
+  if (!b) return complain_about(kWho, b.error(), ExitCode::broken_input);
+  auto const difference = compare(*a, *b);
+  if (arguments.json) {
+    nlohmann::ordered_json json;
+    json["grown"] = to_json(difference.grown);
+    json["vanished"] = to_json(difference.vanished);
+    json["appeared"] = to_json(difference.appeared);
+    print_json_line(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    print_for_people(arguments, difference);
+  }
+  return ExitCode::good;
+}
+
+}  // namespace
+
+Subcommand add_diff(CLI::App& app) {
+  auto const arguments = std::make_shared<DiffArguments>();
+  auto* const diff = app.add_subcommand("diff", "What grew, vanished and appeared between two files, by tag and site");
+  diff->add_option("A", arguments->a, "A flight file, a post-mortem or a recorded history (- is standard input)")
+      ->required()
+      ->type_name("FILE");
+  diff->add_option("B", arguments->b, "What to compare it with; it need not be of the same kind")->required()->type_name("FILE");
+  diff->add_option("--at", arguments->at, "now (default): what is live, or was at the end; peak: at the peak, by tag alone")
+      ->type_name("WHEN");
+  diff->add_option("--tag", arguments->tag, "Of histories: tell allocations apart by size (default), thread, stream or none")
+      ->type_name("BY");
+  diff->add_flag("--json", arguments->json, "Print one JSON object: arrays grown, vanished and appeared");
+  diff->footer(
+      "What a file is, is told by its content, never by its name. Managers of one process are added up.\n"
+      "\n"
+      "Examples:\n"
+      "  headroom diff /dev/shm/headroom-1000/train.4711.*.flight /dev/shm/headroom-1000/train.5822.*.flight\n"
+      "  headroom diff before.post-mortem.json after.post-mortem.json\n"
+      "  headroom diff monday.csv.xz friday.csv.xz --at peak\n"
+      "\n"
+      "Exit status: 0 good, 2 wrong usage, 3 a file cannot be read.\n");
+  return {.app = diff, .run = [arguments] { return run_diff(*arguments); }};
+}
+
+}  // namespace headroom::command

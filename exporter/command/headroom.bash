@@ -1,0 +1,97 @@
+# Completion of the `headroom` command for bash: subcommands, options, their values, files and the PIDs of living processes.
+#
+# Installed as share/bash-completion/completions/headroom, where bash-completion finds it by itself; without that package:
+#   source headroom.bash
+# Subcommands and options are read from `headroom --help`, so that they are those of the installed version. Nothing of bash-completion
+# is needed.
+
+# The first words of the lines of a section of --help: _headroom_words PROGRAM PATTERN [SUBCOMMAND]
+_headroom_words() {
+  local program=$1 pattern=$2
+  shift 2
+  "$program" "$@" --help 2>/dev/null | command grep -oE -- "$pattern" | command tr -d ' ,'
+}
+
+# Candidates for the word that is being typed, one a line on stdin. Those with blanks are no words of ours.
+_headroom_offer() {
+  local candidate
+  while IFS= read -r candidate; do
+    [[ -n $candidate && $candidate == "$current"* ]] && COMPREPLY+=("$candidate")
+  done
+}
+
+_headroom_files() {
+  local candidate
+  compopt -o filenames 2>/dev/null
+  while IFS= read -r candidate; do COMPREPLY+=("$candidate"); done < <(compgen -f -- "$current")
+}
+
+_headroom_folders() {
+  local candidate
+  compopt -o filenames 2>/dev/null
+  while IFS= read -r candidate; do COMPREPLY+=("$candidate"); done < <(compgen -d -- "$current")
+}
+
+_headroom_pids() {
+  "$1" ps 2>/dev/null | command awk '$3 == "living" { print $1 }'
+}
+
+# The values of an option; fails when anything may follow.
+_headroom_values() {
+  case $1 in
+    --order) printf '%s\n' file free ;;
+    --tag) printf '%s\n' size thread stream none ;;
+    --policy) printf '%s\n' fail retry wait: checkpoint ;;
+    --bind) printf '%s\n' warn fail next ;;
+    --device) printf '%s\n' host cuda:0 ;;
+    --allocator) printf '%s\n' async direct ;;
+    --speed) printf '%s\n' max 1x 0.1x ;;
+    --loop) printf '%s\n' forever ;;
+    --budget) printf '%s\n' unlimited ;;
+    --at) printf '%s\n' now peak ;;
+    --to) printf '%s\n' chrome torch csv folded json ;;
+    *) return 1 ;;
+  esac
+}
+
+_headroom() {
+  local program=${COMP_WORDS[0]} current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} subcommand='' i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    if [[ ${COMP_WORDS[i]} != -* ]]; then
+      subcommand=${COMP_WORDS[i]}
+      break
+    fi
+  done
+
+  if [[ -z $subcommand ]]; then
+    if [[ $current == -* ]]; then
+      _headroom_offer < <(_headroom_words "$program" '^  (-[a-z],)?--[a-z-]+' | command sed 's/^-[a-z]--/--/')
+    else
+      _headroom_offer < <("$program" --help 2>/dev/null | command awk '/^[A-Z][a-z]*:/ { inside = /^Subcommands:/ } inside && /^  [a-z]/ { print $1 }')
+    fi
+    return
+  fi
+
+  # bash splits words at '=' and ':', so that --order=fr arrives as --order, =, fr.
+  [[ $current == '=' ]] && current=''
+  [[ $previous == '=' ]] && previous=${COMP_WORDS[COMP_CWORD - 2]}
+  case $previous in
+    --dir) _headroom_folders; return ;;
+    -o | --output) _headroom_files; return ;;
+    --*) if _headroom_values "$previous" >/dev/null; then _headroom_offer < <(_headroom_values "$previous"); return; fi ;;
+  esac
+
+  if [[ $current == -* ]]; then
+    _headroom_offer < <(_headroom_words "$program" '^  (-[a-z],)?--[a-z-]+' "$subcommand" | command sed 's/^-[a-z]--/--/')
+    return
+  fi
+  case $subcommand in
+    ps | devices | export) ;;
+    top) _headroom_offer < <(_headroom_pids "$program") ;;
+    dump) _headroom_offer < <(_headroom_pids "$program"); _headroom_files ;;
+    *) _headroom_files ;;
+  esac
+}
+
+complete -F _headroom headroom

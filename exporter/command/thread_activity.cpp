@@ -1,0 +1,123 @@
+#include "command/thread_activity.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <headroom/byte_size.hpp>
+
+#include "command/output.hpp"
+
+namespace headroom::command {
+namespace {
+
+/// A thread is in an operation for a microsecond, unless the device lets it wait.
+constexpr double kWaitsForDevice = 0.1;
+
+/// Started at `ticks`, on both clocks. The clock on the wall may be set; how long ago comes from the one that cannot.
+class Since {
+public:
+  Since(flight::FlightView const& view, bool is_living) : clock_{view.clock()}, is_living_{is_living} {
+    auto const now = std::chrono::steady_clock::now().time_since_epoch();  // CLOCK_MONOTONIC, like the file's
+    now_ns_ = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  }
+
+  [[nodiscard]] std::uint64_t realtime_ns(std::uint64_t ticks) const noexcept { return clock_.realtime_ns(ticks); }
+  [[nodiscard]] std::optional<double> seconds(std::uint64_t ticks) const noexcept {
+    if (!is_living_) return std::nullopt;
+    auto const then = std::min(clock_.monotonic_ns(ticks), now_ns_);
+    return static_cast<double>(now_ns_ - then) * 1e-9;
+  }
+
+private:
+  flight::ClockMap clock_;
+  bool is_living_;
+  std::uint64_t now_ns_ = 0;
+};
+
+void add_operation(ThreadActivity& thread, flight::InFlightOperation const& operation, ProcessFigures const& process,
+                   Since const& since) {
+  thread.operation = operation.operation;
+  thread.bytes = operation.bytes;
+  thread.since_realtime_ns = since.realtime_ns(operation.since_ticks);
+  thread.seconds = since.seconds(operation.since_ticks);
+  auto const manager = std::ranges::find(process.managers, operation.ledger, &flight::LedgerSnapshot::cell);
+  if (manager == process.managers.end()) return;
+  thread.manager = manager->name;
+  thread.device = manager->device_name;
+}
+
+void add_hook(ThreadActivity& thread, flight::HookSnapshot const& hook, Since const& since) {
+  thread.hook = hook.name;
+  thread.hook_limit_ns = hook.limit_ns;
+  thread.hook_since_realtime_ns = since.realtime_ns(*hook.running_since_ticks);
+  thread.hook_seconds = since.seconds(*hook.running_since_ticks);
+}
+
+/// " since 3.2 s", or " since 2026-01-31 12:00:00 UTC" of the dead.
+[[nodiscard]] std::string since_text(std::optional<double> seconds, std::optional<std::uint64_t> realtime_ns) {
+  if (seconds) return " since " + format_seconds(*seconds);
+  return realtime_ns ? " since " + format_utc(*realtime_ns) : std::string{};
+}
+
+[[nodiscard]] std::string operation_text(ThreadActivity const& activity) {
+  auto const bytes = format_bytes(activity.bytes);
+  auto const device = activity.device.empty() ? std::string{"the device"} : printable(activity.device);
+  auto const is_slow = !activity.seconds || *activity.seconds >= kWaitsForDevice;
+  switch (activity.operation) {
+    case flight::InFlight::allocating: return is_slow ? "asking " + device + " for " + bytes : "allocating " + bytes;
+    case flight::InFlight::spending:
+      return (is_slow ? "asking " + device + " for " + bytes : "allocating " + bytes) + " out of a reservation";
+    case flight::InFlight::freeing: return is_slow ? "giving " + bytes + " back to " + device : "freeing " + bytes;
+    case flight::InFlight::reserving: return "reserving " + bytes;
+    case flight::InFlight::dropping: return "dropping a reservation of " + bytes;
+    case flight::InFlight::none: break;
+  }
+  return "idle";
+}
+
+}  // namespace
+
+std::vector<ThreadActivity> thread_activities(flight::FlightView const& view, ProcessFigures const& process) {
+  Since const since{view, process.living()};
+  auto const operations = view.in_flight();
+  std::vector<ThreadActivity> threads;
+  for (auto const& lane : view.lanes()) {
+    if (!lane.owned) continue;
+    ThreadActivity thread;
+    thread.thread = lane.thread;
+    thread.name = lane.thread_name;
+    auto const operation = std::ranges::find(operations, lane.lane, &flight::InFlightOperation::lane);
+    if (operation != operations.end()) add_operation(thread, *operation, process, since);
+    threads.push_back(std::move(thread));
+  }
+  for (auto const& hook : view.hooks()) {
+    if (!hook.running_since_ticks) continue;
+    auto found = std::ranges::find(threads, hook.running_thread, &ThreadActivity::thread);
+    if (found == threads.end() || !found->hook.empty()) {  // without a lane, or a hook of another guard within a hook
+      ThreadActivity thread;
+      thread.thread = hook.running_thread;
+      found = threads.insert(threads.end(), std::move(thread));
+    }
+    add_hook(*found, hook, since);
+  }
+  return threads;
+}
+
+std::string sentence(ThreadActivity const& activity) {
+  std::string text;
+  if (!activity.hook.empty()) {
+    text = "running hook " + printable(activity.hook) + since_text(activity.hook_seconds, activity.hook_since_realtime_ns);
+    if (activity.hook_limit_ns != 0) {
+      text += " (limit " + format_seconds(static_cast<double>(activity.hook_limit_ns) * 1e-9) + ')';
+    }
+    if (activity.operation == flight::InFlight::none) return text;
+    text += ", in it ";
+  }
+  text += operation_text(activity);
+  if (activity.operation == flight::InFlight::none) return text;
+  if (!activity.manager.empty()) text += " for manager " + printable(activity.manager);
+  return text + since_text(activity.seconds, activity.since_realtime_ns);
+}
+
+}  // namespace headroom::command

@@ -1,0 +1,371 @@
+// The post-mortem that a failing program writes by itself: when, where, what it says, and that nothing of it disturbs the failure.
+//
+// Each test is a process of its own, since a program looks at its environment once, before its first manager. What such a process finds
+// wrong it says on stderr, and exits with 1.
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <headroom/guard.hpp>
+#include <headroom/post_mortem.hpp>
+#include <headroom/post_mortem_reader.hpp>
+#include <headroom/tag.hpp>
+
+#include "guards.hpp"
+#include "host_memory.hpp"
+#include "on_threads.hpp"
+#include "post_mortems.hpp"
+
+namespace headroom::test {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr char kFolder[] = "dumps";
+
+bool good = true;
+
+void check(bool holds, char const* what, int line) {
+  if (holds) return;
+  good = false;
+  std::cerr << "line " << line << ": " << what << '\n';
+}
+#define CHECK(...) check(static_cast<bool>(__VA_ARGS__), #__VA_ARGS__, __LINE__)
+
+class AutomaticDeathTest : public ::testing::Test {
+protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+/// The body in a process whose post-mortems go to a folder of its own.
+[[noreturn]] void in_own_process(std::function<void(TemporaryFolder const&)> const& body) {
+  {
+    const TemporaryFolder folder;
+    setenv("HEADROOM_DIR", (folder.path() / "flights").c_str(), 1);
+    setenv("HEADROOM_DUMP_DIR", (folder.path() / kFolder).c_str(), 1);
+    unsetenv("HEADROOM_DUMP");
+    std::filesystem::create_directory(folder.path() / "flights");
+    std::filesystem::permissions(folder.path() / "flights", std::filesystem::perms::owner_all);
+    body(folder);
+  }
+  std::cerr.flush();
+  std::_Exit(good ? 0 : 1);
+}
+
+void expect_in_own_process(std::function<void(TemporaryFolder const&)> const& body) {
+  EXPECT_EXIT(in_own_process(body), ::testing::ExitedWithCode(0), "");
+}
+
+PostMortem only_dump(TemporaryFolder const& folder) {
+  const auto names = folder.names(kFolder);
+  CHECK(names.size() == 1);
+  if (names.empty()) return {};
+  const auto path = (folder.path() / kFolder / names[0]).string();
+  CHECK(path == last_post_mortem());
+  auto dump = load_post_mortem(path);
+  CHECK(dump);
+  return dump ? std::move(*dump) : PostMortem{};
+}
+
+TEST_F(AutomaticDeathTest, a_guard_that_gives_up_leaves_one_that_tells_the_failure) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(100 * kMiB, OomPolicy::retry_after_free());
+    auto weights = guard.safe_alloc<std::byte>(60 * kMiB, AllocTag{"weights"}).value();
+    auto cache = guard.safe_alloc<std::byte>(30 * kMiB, AllocTag{R"(cache "q"\)"}).value();
+    CHECK(guard.register_hook(
+        {.name = "useless", .estimated_free_bytes = 5 * kMiB, .callback = [](HookContext const&) { return kMiB; }}));
+    CHECK(post_mortem_counts().written == 0 && last_post_mortem().empty());
+
+    const auto refused = guard.safe_alloc_with_hooks<std::byte>(20 * kMiB, AllocTag{"activations"});
+    CHECK(!refused && refused.error().kind == ErrorKind::over_budget && *refused.error().requested == 20 * kMiB);
+    CHECK(post_mortem_counts().written == 1 && post_mortem_counts().failed == 0);
+
+    const auto dump = only_dump(folder);
+    CHECK(dump.complete && !dump.truncated && dump.reason_kind == "allocation_failed");
+    CHECK(dump.failure && dump.failure->requested_bytes == 20 * kMiB);
+    CHECK(dump.failure->kind == ErrorKind::over_budget && dump.failure->layer == Layer::manager);
+    CHECK(dump.failure->tag == "activations" && dump.failure->site.find("automatic_test.cpp") != std::string::npos);
+    CHECK(dump.failure->claimed_bytes == 90 * kMiB && dump.failure->limit_bytes == 100 * kMiB &&
+          dump.failure->required_bytes == 110 * kMiB);
+    CHECK(dump.failure->outcome == "failed" && dump.failure->thread == static_cast<std::uint64_t>(gettid()));
+    CHECK(dump.failure->message == refused.error().message);
+    CHECK(dump.failure->holders.size() == 2 && dump.failure->holders[0].name == "weights" &&
+          dump.failure->holders[0].bytes == 60 * kMiB);
+    CHECK(dump.failure->holders[1].name == R"(cache "q"\)");
+    CHECK(dump.failure->hooks.size() == 1 && dump.failure->hooks[0].name == "useless" &&
+          dump.failure->hooks[0].result == "freed_nothing");
+    CHECK(dump.failure->hooks[0].estimate_bytes == 5 * kMiB && dump.failure->hooks[0].reported_bytes == kMiB);
+    CHECK(dump.failure->hooks[0].shortfall_bytes == 10 * kMiB);
+    CHECK(dump.failure->policy_steps.size() == 2 && dump.failure->policy_steps[0].step == "retried" &&
+          dump.failure->policy_steps[0].policy == "retry_after_free" && dump.failure->policy_steps[1].step == "gave_up");
+    // Its totals are those of the books.
+    const auto stats = guard.stats();
+    CHECK(dump.ledgers.size() == 1);
+    CHECK(dump.ledgers[0].allocated == stats.used && dump.ledgers[0].claimed == stats.claimed &&
+          dump.ledgers[0].peak == stats.peak);
+    CHECK(dump.live_bytes == stats.used && dump.live_allocations == stats.live_allocations && dump.live.size() == 2);
+    CHECK(dump.live[0].bytes == 60 * kMiB && dump.label(dump.live[0].tag) == "weights");
+    CHECK(dump.hooks.size() == 1 && dump.hooks[0].runs == 1);
+    CHECK(dump.process.pid == static_cast<std::uint64_t>(getpid()) && !dump.events.empty());
+    const auto name = folder.names(kFolder).at(0);
+    CHECK(name.find('.' + std::to_string(getpid()) + '.') != std::string::npos && name.ends_with(".1.post-mortem.json"));
+  });
+}
+
+/// Whether so little time has passed that there cannot be a second one.
+class OneMinute {
+public:
+  [[nodiscard]] bool is_not_over() const { return std::chrono::steady_clock::now() - begin_ < std::chrono::seconds{59}; }
+
+private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+TEST_F(AutomaticDeathTest, there_is_one_a_minute_and_the_rest_are_counted) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    const OneMinute minute;
+    auto [resource, guard] = host_guard(kMiB);
+    for (int i = 0; i < 5; ++i) CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    const auto counts = post_mortem_counts();
+    CHECK(counts.written + counts.skipped == 5 && folder.names(kFolder).size() == counts.written);
+    if (minute.is_not_over()) CHECK(counts.written == 1);
+  });
+}
+
+TEST_F(AutomaticDeathTest, of_many_that_fail_at_once_one_writes_and_nobody_waits) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    const OneMinute minute;
+    const auto made = host_guard(kMiB);
+    std::atomic<int> refused{0};
+    on_threads(8, [&](int) {
+      for (int i = 0; i < 20; ++i) refused += made.guard.safe_alloc<std::byte>(2 * kMiB) ? 0 : 1;
+    });
+    CHECK(refused == 160);
+    const auto counts = post_mortem_counts();
+    CHECK(counts.written + counts.skipped == 160 && counts.failed == 0 && folder.names(kFolder).size() == counts.written);
+    if (minute.is_not_over()) CHECK(counts.written == 1);
+    const auto dump = load_post_mortem(last_post_mortem());
+    CHECK(dump && dump->failure && dump->failure->requested_bytes == 2 * kMiB);
+  });
+}
+
+TEST_F(AutomaticDeathTest, what_a_hook_mends_or_a_plain_manager_refuses_leaves_none) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    const auto made = host_guard(100 * kMiB);
+    auto const& guard = made.guard;
+    Cache cache;
+    cache.blocks.push_back(take(guard, 90 * kMiB));
+    CHECK(guard.register_hook({.name = "cache", .callback = [&](HookContext const&) { return cache.free_one(guard); }}));
+    CHECK(guard.safe_alloc_with_hooks<std::byte>(20 * kMiB));
+    CHECK(!guard.manager().alloc<std::byte>(200 * kMiB));           // over budget: an answer
+    CHECK(!guard.safe_alloc<std::uint64_t>(std::size_t{1} << 61));  // overflow: no shortage
+    CHECK(folder.names(kFolder).empty() && post_mortem_counts().written == 0 && post_mortem_counts().skipped == 0);
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_device_without_memory_leaves_one_through_a_plain_manager_too) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, manager] = host_manager(MemoryBudget::unlimited(), {.total_bytes = 64 * kMiB, .touch_memory = false});
+    const auto refused = manager.alloc<std::byte>(65 * kMiB);
+    CHECK(!refused && refused.error().kind == ErrorKind::device_out_of_memory);
+    const auto dump = only_dump(folder);
+    CHECK(dump.reason_kind == "device_out_of_memory" && dump.failure && dump.failure->requested_bytes == 65 * kMiB);
+    CHECK(dump.failure->device_free_bytes == 64 * kMiB && dump.devices.size() == 1 && dump.devices[0].total_bytes == 64 * kMiB);
+  });
+}
+
+TEST_F(AutomaticDeathTest, what_a_hook_asks_for_in_vain_is_not_the_failure_to_tell_of) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(8 * kMiB, OomPolicy::fail(), {.total_bytes = 64 * kMiB, .touch_memory = false});
+    auto other = GpuMemoryManager::create(guard.shared_device(), MemoryBudget::unlimited()).value();
+    CHECK(guard.register_hook({.name = "greedy", .callback = [&](HookContext const&) {
+                                 CHECK(!other.alloc<std::byte>(65 * kMiB));
+                                 return std::uint64_t{0};
+                               }}));
+    CHECK(!guard.safe_alloc_with_hooks<std::byte>(9 * kMiB));
+    CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 1);
+    CHECK(only_dump(folder).failure->requested_bytes == 9 * kMiB);
+  });
+}
+
+TEST_F(AutomaticDeathTest, off_means_off) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    setenv("HEADROOM_DUMP", "off", 1);
+    auto [resource, guard] = host_guard(kMiB);
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    CHECK(!std::filesystem::exists(folder.path() / kFolder));
+    CHECK(post_mortem_counts().written + post_mortem_counts().skipped + post_mortem_counts().failed == 0);
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_folder_that_cannot_be_had_is_counted_and_the_error_stays_what_it_is) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    std::ofstream{folder.path() / "file"} << "x";
+    setenv("HEADROOM_DUMP_DIR", (folder.path() / "file" / "sub").c_str(), 1);
+    auto [resource, guard] = host_guard(kMiB);
+    errno = 77;
+    const auto refused = guard.safe_alloc<std::byte>(2 * kMiB);
+    CHECK(errno == 77);
+    CHECK(!refused && refused.error().kind == ErrorKind::over_budget && *refused.error().requested == 2 * kMiB);
+    CHECK(refused.error().to_string().starts_with("2 MiB refused by manager (over_budget): 0 B of 1 MiB claimed"));
+    CHECK(post_mortem_counts().failed == 1 && post_mortem_counts().last_error == ENOTDIR && last_post_mortem().empty());
+  });
+}
+
+TEST_F(AutomaticDeathTest, without_a_home_it_is_counted) {
+  expect_in_own_process([](TemporaryFolder const&) {
+    for (auto const* const name : {"HEADROOM_DUMP_DIR", "XDG_STATE_HOME", "HOME"}) unsetenv(name);
+    auto [resource, guard] = host_guard(kMiB);
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    CHECK(post_mortem_counts().failed == 1 && post_mortem_counts().last_error == ENOENT);
+  });
+}
+
+TEST_F(AutomaticDeathTest, what_others_print_to_a_closed_stderr_does_not_land_in_it) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    const int stderr_before = dup(STDERR_FILENO);
+    close(STDERR_FILENO);
+    std::atomic<bool> over{false};
+    std::thread printer{[&] {
+      while (!over.load()) [[maybe_unused]]
+        const ssize_t written = write(STDERR_FILENO, "noise", 5);
+    }};
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    over.store(true);
+    printer.join();
+    dup2(stderr_before, STDERR_FILENO);
+    CHECK(only_dump(folder).complete);
+  });
+}
+
+void limit_file_size(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+TEST_F(AutomaticDeathTest, without_room_for_the_events_a_reduced_one_is_written) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    for (int i = 0; i < 3'000; ++i) CHECK(guard.safe_alloc<std::byte>(16));  // some 300 KB of events
+    limit_file_size(60'000);
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));  // and no SIGXFSZ
+    const auto counts = post_mortem_counts();
+    CHECK(counts.written == 1 && counts.reduced == 1 && counts.failed == 0);
+    const auto dump = only_dump(folder);
+    CHECK(!dump.complete && !dump.truncated && dump.events.empty() && dump.events_contents == "left_out");
+    CHECK(dump.events_left_out_because == "File too large" && dump.failure->requested_bytes == 2 * kMiB &&
+          dump.ledgers.size() == 1);
+  });
+}
+
+TEST_F(AutomaticDeathTest, without_any_room_it_is_counted_and_nothing_is_left_behind) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    limit_file_size(100);
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    CHECK(post_mortem_counts().written == 0 && post_mortem_counts().failed == 1 && post_mortem_counts().last_error == EFBIG);
+    CHECK(folder.names(kFolder).empty());
+    sigset_t pending;
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 0);
+  });
+}
+
+TEST_F(AutomaticDeathTest, it_needs_no_memory_that_was_not_set_aside) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    auto held = guard.safe_alloc<std::byte>(1'000, AllocTag{"held"}).value();
+    {
+      const HostMemoryEnds now;
+      const auto refused = guard.safe_alloc<std::byte>(2 * kMiB);
+      CHECK(!refused && refused.error().kind == ErrorKind::over_budget && *refused.error().requested == 2 * kMiB);
+    }
+    const auto dump = only_dump(folder);
+    CHECK(dump.complete && dump.failure->requested_bytes == 2 * kMiB && dump.live_bytes == 1'000 && !dump.events.empty());
+  });
+}
+
+// Sanitizers map the whole address space, and cannot live under a limit of it.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(AutomaticDeathTest, it_maps_nothing_when_the_address_space_is_full) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    auto held = guard.safe_alloc<std::byte>(1'000).value();
+    const rlimit none{4'096, 4'096};  // below what is mapped already: everything more is refused
+    CHECK(setrlimit(RLIMIT_AS, &none) == 0);
+    CHECK(mmap(nullptr, 4'096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
+    const auto refused = guard.safe_alloc<std::byte>(2 * kMiB);
+    CHECK(!refused && *refused.error().requested == 2 * kMiB);
+    CHECK(post_mortem_counts().written == 1 && post_mortem_counts().reduced == 0 && post_mortem_counts().failed == 0);
+    const auto path = last_post_mortem();
+    CHECK(path.starts_with(folder.path().string()) && std::filesystem::file_size(path) > 1'000);
+  });
+}
+#endif
+
+TEST_F(AutomaticDeathTest, a_forked_child_writes_none) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    auto held = take(guard, 1'000);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool refused = !guard.safe_alloc<std::byte>(2 * kMiB);
+      const auto asked = write_post_mortem((folder.path() / "child.json").string(), "child");
+      _exit(refused && !asked && asked.error().kind == ErrorKind::unsupported ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(folder.names(kFolder).empty() && !std::filesystem::exists(folder.path() / "child.json"));
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    CHECK(only_dump(folder).process.pid == static_cast<std::uint64_t>(getpid()));
+  });
+}
+
+TEST_F(AutomaticDeathTest, says_where_it_lies_unless_it_is_to_be_quiet) {
+  const auto fail_once = [](char const* quiet) {
+    in_own_process([=](TemporaryFolder const&) {
+      setenv("HEADROOM_QUIET", quiet, 1);
+      auto [resource, guard] = host_guard(kMiB);
+      CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    });
+  };
+  EXPECT_EXIT(fail_once("0"), ::testing::ExitedWithCode(0),
+              "headroom: out of memory; post-mortem: /.*/dumps/.*\\.1\\.post-mortem\\.json");
+  EXPECT_EXIT(fail_once("1"), ::testing::ExitedWithCode(0), ::testing::Not(::testing::HasSubstr("headroom:")));
+}
+
+TEST_F(AutomaticDeathTest, on_call_it_goes_where_one_wants_it) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    const auto path = (folder.path() / "mine.json").string();
+    const auto too_early = write_post_mortem(path, "too early");
+    CHECK(!too_early && too_early.error().kind == ErrorKind::invalid_argument);
+    auto [resource, manager] = host_manager(MemoryBudget::with_limit(kMiB));
+    auto held = manager.alloc<std::byte>(5'000, AllocTag{std::string(10'000, 't')}).value();
+    CHECK(write_post_mortem(path, std::string(5'000, 'r'), {.events = false}));
+    const auto dump = load_post_mortem(path).value();
+    CHECK(dump.complete && dump.events.empty() && dump.events_contents == "left_out" && dump.reason == std::string(4'096, 'r'));
+    CHECK(!dump.failure && dump.reason_kind == "requested" && dump.live_bytes == 5'000);
+    const auto label = dump.label(dump.live.at(0).tag);
+    CHECK(label == std::string(label.size(), 't') && label.size() > 50 && label.size() <= 96);  // as much as the directory holds
+    CHECK(write_post_mortem(path, "again"));                                                    // over the one before
+    CHECK(!load_post_mortem(path)->events.empty());
+    const auto nowhere = write_post_mortem((folder.path() / "no" / "such.json").string(), "x");
+    CHECK(!nowhere && nowhere.error().kind == ErrorKind::io &&
+          nowhere.error().message.ends_with("such.json: No such file or directory"));
+    CHECK(folder.names() == (std::vector<std::string>{"flights", "mine.json"}));
+  });
+}
+
+}  // namespace
+}  // namespace headroom::test
