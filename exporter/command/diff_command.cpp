@@ -101,7 +101,7 @@ void print_changes(std::string_view title, std::vector<Change> const& changes, C
   for (std::size_t i = 0; i < std::min(changes.size(), kMostRows); ++i) {
     auto const& change = changes[i];
     auto const sign = change.bytes_b > change.bytes_a ? '+' : '-';
-    table.add({printable(change.holder.tag), change.holder.site.empty() ? "-" : printable(change.holder.site),
+    table.add({printable(change.holder.tag), change.holder.site.empty() ? "-" : place_of(change.holder.site),
                format_bytes(change.bytes_a), format_bytes(change.bytes_b), sign + format_bytes(change.size())});
   }
   table.print(std::cout);
@@ -146,6 +146,7 @@ ExitCode run_diff(DiffArguments const& arguments) {
     json["grown"] = to_json(difference.grown);
     json["vanished"] = to_json(difference.vanished);
     json["appeared"] = to_json(difference.appeared);
+    json["shrunk"] = to_json(difference.shrunk);
     print_json_line(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
     print_for_people(arguments, difference);
@@ -166,7 +167,7 @@ Subcommand add_diff(CLI::App& app) {
       ->type_name("WHEN");
   diff->add_option("--tag", arguments->tag, "Of histories: tell allocations apart by size (default), thread, stream or none")
       ->type_name("BY");
-  diff->add_flag("--json", arguments->json, "Print one JSON object: arrays grown, vanished and appeared");
+  diff->add_flag("--json", arguments->json, "Print one JSON object: arrays grown, vanished, appeared and shrunk");
   diff->footer(
       "What a file is, is told by its content, never by its name. Managers of one process are added up.\n"
       "\n"

@@ -66,7 +66,7 @@ ExitCode write(flight::FlightView const& view, DumpArguments const& arguments) {
 ExitCode run_dump(DumpArguments const& arguments) {
   auto const path = arguments.target == "-" ? Result<std::string>{arguments.target}
                                             : file_of(arguments.target, folders_or_default(arguments.folder));
-  if (!path) return complain_about(kWho, path.error(), ExitCode::usage);
+  if (!path) return complain_about(kWho, path.error(), ExitCode::broken_input);
   auto source = Source::open(*path);
   if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
   if (source->kind() == SourceKind::dump) {
@@ -101,7 +101,7 @@ Subcommand add_dump(CLI::App& app) {
       "  headroom dump 4711\n"
       "  headroom dump /dev/shm/headroom-1000/train.4711.0123456789abcdef.flight -o - --no-events | jq .failure\n"
       "\n"
-      "Exit status: 0 good, 2 wrong usage, or it cannot be written, 3 the file is none that can be read.\n");
+      "Exit status: 0 good, 2 wrong usage, or it cannot be written, 3 there is no such process or file, or it cannot be read.\n");
   return {.app = dump, .run = [arguments] { return run_dump(*arguments); }};
 }
 

@@ -1,9 +1,9 @@
-// What was done about the request: hooks with what they promised and what they did, the policy's steps, and what came of it.
-#include <algorithm>
+// What was done about the request: hooks, the policy's steps, and what came of it.
 #include <utility>
 
 #include <headroom/byte_size.hpp>
 
+#include "command/explain_hooks.hpp"
 #include "command/explanation.hpp"
 #include "command/output.hpp"
 
@@ -13,134 +13,92 @@ namespace {
 using flight::PolicyStep;
 using follow::FailureEnd;
 using follow::FailureStory;
-using follow::HookResult;
-
-[[nodiscard]] std::string duration_text(std::uint64_t ns) {
-  if (ns < 1'000'000) return "less than a millisecond";
-  return format_seconds(static_cast<double>(ns) * 1e-9);
-}
-
-/// All turns of one hook for one request.
-struct HookSum {
-  std::string name;
-  std::uint64_t runs = 0, throws = 0, large = 0, busy = 0, running = 0;
-  std::uint64_t estimate = 0, reported = 0, freed = 0, ns = 0, overhead = 0;
-  std::int64_t fell = 0;
-  bool overran = false;
-};
-
-[[nodiscard]] std::vector<HookSum> sum_up(FailureStory const& story) {
-  std::vector<HookSum> sums;
-  for (auto const& turn : story.hooks) {
-    auto found = std::ranges::find(sums, turn.name, &HookSum::name);
-    if (found == sums.end()) {
-      sums.push_back({});
-      found = std::prev(sums.end());
-      found->name = turn.name;
-    }
-    switch (turn.result) {
-      case HookResult::ran: ++found->runs; break;
-      case HookResult::threw:
-        ++found->runs;
-        ++found->throws;
-        break;
-      case HookResult::skipped_large: ++found->large; break;
-      case HookResult::skipped_busy: ++found->busy; break;
-      case HookResult::running: ++found->running; break;
-    }
-    found->estimate += turn.estimate;
-    found->reported += turn.reported;
-    found->freed += turn.freed;
-    found->ns += turn.duration_ns;
-    found->fell += turn.ledger_fell;
-    found->overhead = std::max(found->overhead, turn.overhead);
-    found->overran = found->overran || turn.overran;
-  }
-  return sums;
-}
-
-[[nodiscard]] std::string hook_text(Scene const& scene, HookSum const& hook) {
-  auto const name = "'" + printable(hook.name) + "'";
-  if (hook.running != 0) {
-    return name + (scene.living() ? " is still running" : " was still running when the records end");
-  }
-  if (hook.runs == 0) {
-    if (hook.large != 0)
-      return name + " was passed over, since it needs " + format_bytes(hook.overhead) + " to run, and that was not there";
-    return name + " was busy on another thread for longer than its limit, and was passed over";
-  }
-  std::string text;
-  if (hook.freed == 0 && hook.reported == 0) {
-    text = name + " ran and freed nothing";
-  } else if (hook.reported == hook.freed) {
-    text = name + " freed " + format_bytes_exact(hook.freed);
-  } else if (hook.freed == 0) {
-    text = name + " said it freed " + format_bytes(hook.reported) + ", but freed nothing";
-  } else {
-    text = name + " said it freed " + format_bytes(hook.reported) + ", and really freed " + format_bytes(hook.freed);
-  }
-  if (hook.estimate != 0 && hook.estimate != hook.freed)
-    text += " of the " + format_bytes(hook.estimate) + " it had thought it could";
-  text += " (" + duration_text(hook.ns) + (hook.overran ? ", longer than its limit" : "") + ")";
-  if (hook.throws != 0) text += ", and ended with an exception";
-  return text;
-}
-
-[[nodiscard]] std::size_t hooks_of(Scene const& scene, FailureStory const& story) {
-  auto const* const ledger = scene.model.ledger(story.ledger);
-  auto const hooks = scene.model.source().hooks();
-  return static_cast<std::size_t>(std::ranges::count_if(hooks, [&](flight::HookSnapshot const& hook) {
-    return hook.ledger_id == 0 || (ledger != nullptr && hook.ledger_id == ledger->directory_id);
-  }));
-}
-
-void explain_hooks(Scene const& scene, FailureStory const& story, Prose& prose) {
-  auto const sums = sum_up(story);
-  if (sums.empty()) {
-    if (story.inside_hook || !scene.process) return;
-    auto const there = hooks_of(scene, story);
-    auto const was_shortage = story.kind == ErrorKind::over_budget || story.kind == ErrorKind::device_out_of_memory;
-    if (!was_shortage) return;
-    if (there == 0 && scene.process->state == "exited") {
-      prose.say("No hook was asked");  // whoever ends in good order takes its hooks along
-    } else if (there == 0) {
-      prose.say("Nothing could have made room: this manager has no hooks");
-    } else {
-      prose.say("Its " + counted_in_words(there, "hook") + (there == 1 ? " was" : " were") +
-                " not asked: the request came through a door that asks none (safe_alloc_with_hooks does)");
-    }
-    return;
-  }
-  std::vector<std::string> parts;
-  parts.reserve(sums.size());
-  for (auto const& hook : sums) parts.push_back(hook_text(scene, hook));
-  if (parts.size() == 1) {
-    prose.say("One hook was asked: " + parts.front());
-    return;
-  }
-  auto lead = counted_in_words(parts.size(), "hook") + " were asked";
-  lead.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(lead.front())));
-  std::string text = lead + ": ";
-  for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : "; ") + parts[i];
-  prose.say(text);
-}
 
 [[nodiscard]] std::string step_text(follow::PolicyStory const& step) {
-  auto const time = duration_text(step.duration_ns);
   switch (step.step) {
     case PolicyStep::retried:
       return step.bytes == 0 ? "it looked for pending frees and caches, of which nothing came back, and tried once more"
                              : "it got " + format_bytes(step.bytes) + " back from pending frees and caches, and tried once more";
-    case PolicyStep::waited: return "it waited " + time + " for room";
+    case PolicyStep::waited: return "it waited for room" + time_taken(step.duration_ns);
     case PolicyStep::reservation_given: return "the guard gave up its reservation of " + format_bytes(step.bytes);
-    case PolicyStep::checkpoint: return "the checkpoint callback ran (" + time + ")";
+    case PolicyStep::checkpoint: return "the checkpoint callback ran" + time_taken(step.duration_ns);
     case PolicyStep::checkpoint_shared: return "a run of the checkpoint callback for another thread's failure stood for this one";
-    case PolicyStep::checkpoint_failed: return "the checkpoint callback threw an exception";
+    case PolicyStep::checkpoint_failed: return "the checkpoint callback threw an exception" + time_taken(step.duration_ns);
     case PolicyStep::none:
     case PolicyStep::recovered:
-    case PolicyStep::gave_up: break;
+    case PolicyStep::gave_up:
+    case PolicyStep::begun: break;
   }
   return {};
+}
+
+/// The steps of its policy, and what a later try met.
+[[nodiscard]] std::string steps_text(FailureStory const& story) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> steps;
+  for (auto const& step : story.policy) {
+    if (auto text = step_text(step); !text.empty()) steps.push_back(std::move(text));
+  }
+  if (steps.size() > kMost) {
+    auto const more = steps.size() - kMost;
+    steps.resize(kMost);
+    steps.push_back(counted_in_words(more, "step") + " more followed");
+  }
+  if (story.later_kind) {
+    auto by = story.later_layer ? " by the " + std::string{to_string(*story.later_layer)} : std::string{};
+    if (story.later_code != 0) by += ", code " + std::to_string(story.later_code);
+    steps.push_back("a later try failed for another reason (" + std::string{to_string(*story.later_kind)} + by + ')');
+  }
+  return listed(steps);
+}
+
+/// "it has been waiting for room in the budget": what has begun and not ended.
+[[nodiscard]] std::string doing_text(PolicyStep step, std::string const& is) {
+  switch (step) {
+    case PolicyStep::waited: return "it " + is + " waiting for room in the budget";
+    case PolicyStep::checkpoint: return "the checkpoint callback " + is + " running, for it or for another thread's failure,";
+    default: return "it " + is + " waiting for another thread's run of a hook";
+  }
+}
+
+[[nodiscard]] std::string unknown_end(Scene const& scene, FailureStory const& story) {
+  if (story.incomplete) return "what became of the request is not known, for records of its thread are missing";
+  auto const when = scene.living()                ? std::string{}
+                    : scene.is_record_of_living() ? std::string{"when this was written "}
+                                                  : std::string{"when the program ended "};
+  if (story.doing) {
+    auto const is = scene.living() ? std::string{"has been"} : std::string{"had been"};
+    auto const since = story.doing_since == 0 ? story.ticks : story.doing_since;
+    return when + doing_text(*story.doing, is) + " since " + time_in_prose(scene, since);
+  }
+  if (scene.living() || scene.is_record_of_living())
+    return when + "the request " + (scene.living() ? "is" : "was") + " still being dealt with";
+  return "what became of the request is not recorded, for the program ended in the middle of it";
+}
+
+/// ", 3.2 s after it was refused": of what took long enough to be told.
+[[nodiscard]] std::string how_long_after(Scene const& scene, FailureStory const& story) {
+  auto const took = story.end_ticks > story.ticks ? scene.model.duration_ns(story.end_ticks - story.ticks) : 0;
+  return took < kWorthTellingNs ? "" : ", " + format_seconds(static_cast<double>(took) * 1e-9) + " after it was refused";
+}
+
+[[nodiscard]] std::string end_text(Scene const& scene, FailureStory const& story, std::string const& hooks) {
+  auto const steps = steps_text(story);
+  auto const then = steps.empty() ? std::string{} : (hooks.empty() ? "after that " : "then ") + steps;
+  auto const after = how_long_after(scene, story);
+  switch (story.end) {
+    case FailureEnd::recovered:
+      return then.empty() ? "in the end the request was granted" + after : then + ", and the request was granted" + after;
+    case FailureEnd::gave_up:
+      if (!then.empty()) return then + ", but the request failed for good" + after;
+      return (story.hooks.empty() ? "the request failed for good" : "that was not enough: the request failed for good") + after;
+    case FailureEnd::under_way: return then.empty() ? unknown_end(scene, story) : then + "; " + unknown_end(scene, story);
+    case FailureEnd::failed:
+      if (!scene.process) return "";
+      return "nothing else was tried: the request failed at once";
+    case FailureEnd::observed: break;
+  }
+  return "";
 }
 
 }  // namespace
@@ -148,29 +106,14 @@ void explain_hooks(Scene const& scene, FailureStory const& story, Prose& prose) 
 void explain_attempts(Scene const& scene, Prose& prose) {
   if (!scene.story) return;
   auto const& story = *scene.story;
-  explain_hooks(scene, story, prose);
-  std::vector<std::string> steps;
-  for (auto const& step : story.policy) {
-    if (auto text = step_text(step); !text.empty()) steps.push_back(std::move(text));
+  auto const hooks = hooks_in_prose(scene, story);
+  auto const end = end_text(scene, story, hooks);
+  if (story.hooks.empty() && !hooks.empty() && !end.empty()) {
+    prose.say(capitalised(hooks) + (story.end == FailureEnd::failed ? ", and " : "; ") + end);
+    return;
   }
-  if (!steps.empty()) prose.say((story.hooks.empty() ? "Then " : "After that ") + listed(steps));
-  auto const took = scene.model.duration_ns(story.end_ticks - story.ticks);
-  switch (story.end) {
-    case FailureEnd::recovered:
-      prose.say("In the end the request was granted, " + duration_text(took) + " after it was refused");
-      break;
-    case FailureEnd::gave_up: prose.say("It did not help: the request failed for good, " + duration_text(took) + " later"); break;
-    case FailureEnd::under_way:
-      prose.say(
-          scene.living()
-              ? "It is still being dealt with, or what became of it was not recorded"
-              : "What became of the request is not recorded: the process ended in the middle of it, or the record was lost");
-      break;
-    case FailureEnd::failed:
-      if (scene.process) prose.say("Nothing else was tried, and the request failed at once");
-      break;
-    case FailureEnd::observed: break;
-  }
+  prose.say(capitalised(hooks));
+  prose.say(capitalised(end));
 }
 
 }  // namespace headroom::command

@@ -27,7 +27,7 @@ void print(follow::Model const& model, std::string path, std::optional<ProcessFi
   auto const scene = make_scene(model, std::move(path), std::move(process));
   Prose prose;
   explain_who(scene, prose);
-  if (scene.living()) explain_operations(scene, prose);  // a hang is what matters while it lasts
+  explain_operations(scene, prose);
   explain_failure(scene, prose);
   prose.new_paragraph();
   explain_attempts(scene, prose);

@@ -1,8 +1,8 @@
-// What is looked at, who it is about, and the request that failed.
+// What is looked at, who it is about, and what several parts of the explanation need to know.
 #include "command/explanation.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <numeric>
 #include <utility>
 
 #include <headroom/byte_size.hpp>
@@ -21,14 +21,14 @@ constexpr std::size_t kDay = 11;  // "2026-11-30 "
   return story.end == FailureEnd::failed || story.end == FailureEnd::gave_up || story.end == FailureEnd::under_way;
 }
 
-/// The last request that failed for good and was not asked by a hook; else the last that was refused at all.
-[[nodiscard]] std::optional<FailureStory> pick_story(std::vector<FailureStory> const& stories) {
+/// The last request that failed for good and was not asked by a hook; else the last that no hook asked; else the last.
+[[nodiscard]] FailureStory const* most_serious(std::vector<FailureStory> const& stories) {
   FailureStory const* best = nullptr;
-  auto const rank = [](FailureStory const& story) { return (failed_for_good(story) ? 2 : 0) + (story.inside_hook ? 0 : 1); };
+  auto const rank = [](FailureStory const& story) { return story.inside_hook ? 0 : failed_for_good(story) ? 2 : 1; };
   for (auto const& story : stories) {
     if (best == nullptr || rank(story) >= rank(*best)) best = &story;
   }
-  return best == nullptr ? std::nullopt : std::optional{*best};
+  return best;
 }
 
 [[nodiscard]] double fullness(flight::LedgerSnapshot const& ledger) noexcept {
@@ -36,104 +36,26 @@ constexpr std::size_t kDay = 11;  // "2026-11-30 "
   return static_cast<double>(std::max(ledger.peak, ledger.claimed)) / static_cast<double>(*ledger.limit);
 }
 
-[[nodiscard]] std::string lifetime(Scene const& scene) {
+[[nodiscard]] std::string lifetime(Scene const& scene) { return format_seconds(static_cast<double>(lifetime_ns(scene)) * 1e-9); }
+
+[[nodiscard]] std::string who_text(Scene const& scene) {
+  if (!scene.process) {
+    return printable(scene.path) + " is a recorded history of " + format_count(scene.model.losses().events_read) +
+           " records over " + lifetime(scene) + "; it tells of no budget";
+  }
   auto const& info = scene.process->info;
-  if (scene.living()) return format_seconds(scene.process->age_seconds);
-  // Ticks cannot be set back, as a wall clock can.
-  auto const last = scene.model.last_ticks();
-  auto const last_ns =
-      last == 0 ? info.last_activity_realtime_ns : std::max(scene.model.realtime_ns(last), info.last_activity_realtime_ns);
-  auto const ns = last_ns > info.start_realtime_ns ? last_ns - info.start_realtime_ns : 0;
-  return format_seconds(static_cast<double>(ns) * 1e-9);
-}
-
-[[nodiscard]] std::string last_sign(Scene const& scene) {
-  auto const last = scene.model.last_ticks();
-  auto const ns = scene.living()
-                      ? scene.model.realtime_ns(scene.model.source().now_ticks())
-                      : std::max(last == 0 ? 0 : scene.model.realtime_ns(last), scene.process->info.last_activity_realtime_ns);
-  return format_utc(ns);
-}
-
-/// "train.cpp:42" of "train.cpp:42 void step(...)".
-[[nodiscard]] std::string place_of(std::string_view site) { return printable(site.substr(0, site.find(' '))); }
-
-[[nodiscard]] std::string manager_in_prose(Scene const& scene, std::uint32_t cell) {
-  auto const* const ledger = scene.model.ledger(cell);
-  auto const name = ledger == nullptr || ledger->name.empty() ? std::string{} : " '" + printable(ledger->name) + "'";
-  return "manager" + name;
-}
-
-/// "its budget of 8 GiB, of which 7.8 GiB were claimed: 312 MiB were missing".
-[[nodiscard]] std::string who_said_no(Scene const& scene, FailureStory const& story) {
-  if (!story.kind || !story.layer) return "which layer said no is not among the records that are left";
-  auto const figures = [&](std::string const& whose) {
-    if (!story.claimed || !story.limit) return whose + " said no";
-    auto text = whose + " of " + format_bytes(*story.limit) + " said no";
-    if (story.requested > *story.limit) return text + ": the request alone is larger than all of it";
-    text += ": " + format_bytes(*story.claimed) + " were claimed";
-    auto const required = *story.claimed + story.requested;
-    if (required > *story.limit) text += ", so that " + format_bytes_exact(required - *story.limit) + " were missing";
-    return text;
-  };
-  switch (*story.kind) {
-    case ErrorKind::over_budget:
-      if (*story.layer == Layer::device_account) return figures("the budget that all managers of the device share");
-      return figures("the budget of its " + manager_in_prose(scene, story.ledger));
-    case ErrorKind::device_out_of_memory: {
-      if (!scene.process) return "the allocator that wrote this history said no, and did not say why";
-      auto text = std::string{"the device itself said no"};
-      if (!story.device_free) return text + ", and did not say how much it had left";
-      text += ", with " + format_bytes(*story.device_free) + " free";
-      if (*story.device_free >= story.requested) text += ": enough in all, but not in one piece";
-      return text;
-    }
-    case ErrorKind::overflow: return "that is more than any size that can be kept in books";
-    default: break;
+  auto const program = printable(info.program) + " (process " + std::to_string(info.pid) + ") on " + printable(info.host);
+  auto const last_sign = format_utc(last_sign_ns(scene));
+  if (scene.living()) return program + " is alive, and has been for " + lifetime(scene);
+  if (scene.is_record_of_living())
+    return program + " was alive when this was written, at " + last_sign + ", " + lifetime(scene) + " into its life";
+  if (scene.process->state == "exited") return program + " ended in good order at " + last_sign + ", after " + lifetime(scene);
+  if (scene.process->state == "killed") {
+    return program + " was killed, or crashed: nothing was heard of it after " + last_sign + ", " + lifetime(scene) +
+           " into its life";
   }
-  auto text = "the " + std::string{to_string(*story.layer)} + " said no (" + std::string{to_string(*story.kind)};
-  if (story.device_code != 0) text += ", code " + std::to_string(story.device_code);
-  return text + ")";
-}
-
-void explain_first_failures(Scene const& scene, Prose& prose) {
-  auto failures = scene.model.source().first_failures();
-  if (failures.empty()) return;
-  auto const& last = *std::ranges::max_element(failures, {}, &flight::FirstFailureInfo::last_ticks);
-  auto const name = scene.model.source().name(last.tag);
-  prose.say("At " + time_in_prose(scene, last.last_ticks) + " a request for " + tag_in_prose(name ? name->label : "") +
-            " was refused (" + std::string{to_string(last.kind)} + " by the " + std::string{to_string(last.layer)} +
-            "), but its story is no longer among the records");
-  prose.say("The first of that kind asked for " + format_bytes_exact(last.requested) + " at " +
-            time_in_prose(scene, last.first_ticks) + ", when " + format_bytes(last.claimed) + " were claimed; there were " +
-            counted_in_words(last.count, "refusal") + " like it");
-}
-
-void explain_holders(Scene const& scene, FailureStory const& story, Prose& prose) {
-  auto const then = scene.model.state_at(story.ledger, story.ticks);
-  if (then.known != follow::Known::exact && !story.holders.empty()) {
-    prose.say("At that moment " + holders_in_prose(story.holders, 0));
-    return;
-  }
-  if (then.known == follow::Known::exact || then.known == follow::Known::partial) {
-    if (then.allocated == 0) {
-      prose.say("Nothing was live in it at that moment");
-    } else if (then.tags.size() == 1 && then.unattributed_bytes == 0) {
-      auto const& tag = then.tags.front();
-      auto const whose = scene.process ? ", all of it " + tag_in_prose(tag.name) : std::string{};
-      prose.say("At that moment " + format_bytes(then.allocated) + " were live in " +
-                counted_in_words(tag.allocations, "allocation") + whose);
-    } else if (auto const holders = holders_in_prose(then.tags, then.unattributed_bytes); !holders.empty()) {
-      prose.say("At that moment " + holders);
-    }
-    return;
-  }
-  std::vector<follow::TagFigures> now;
-  for (auto const& tag : scene.ledger->tags) {
-    if (tag.bytes != 0) now.push_back({.name = tag.name, .bytes = tag.bytes, .allocations = 0});
-  }
-  auto const lead = std::string{"Who held what at that moment is not recorded any more"};
-  prose.say(now.empty() ? lead : lead + "; " + scene.when() + ' ' + holders_in_prose(now, 0));
+  return program + " may be alive or not, which nobody can tell from here; the last that was heard of it was at " + last_sign +
+         ", " + lifetime(scene) + " into its life";
 }
 
 }  // namespace
@@ -146,8 +68,10 @@ Scene make_scene(follow::Model const& model, std::string path, std::optional<Pro
               .stories = model.failures(),
               .story = {}};
   std::erase_if(scene.stories, [](FailureStory const& story) { return story.end == FailureEnd::observed; });
-  scene.story = pick_story(scene.stories);
-  if (scene.story) scene.ledger = model.ledger(scene.story->ledger);
+  if (auto const* const story = most_serious(scene.stories)) {
+    scene.story = *story;
+    scene.ledger = model.ledger(story->ledger);
+  }
   if (scene.ledger != nullptr) return scene;
   for (auto const& ledger : model.ledgers()) {
     if (ledger.is_device_account) continue;
@@ -158,12 +82,79 @@ Scene make_scene(follow::Model const& model, std::string path, std::optional<Pro
   return scene;
 }
 
+std::uint64_t last_sign_ns(Scene const& scene) {
+  auto const& source = scene.model.source();
+  if (scene.living()) return scene.model.realtime_ns(source.now_ticks());
+  // The clock is written down now and then only. A record without events still has what is live, what failed and what was under way.
+  auto last = scene.is_record() ? source.now_ticks() : scene.model.last_ticks();
+  for (auto const& story : scene.stories) last = std::max(last, story.end_ticks);
+  for (auto const& failure : source.first_failures()) last = std::max(last, failure.last_ticks);
+  for (auto const& operation : source.in_flight()) last = std::max(last, operation.since_ticks);
+  auto const written = scene.process ? scene.process->info.last_activity_realtime_ns : 0;
+  return std::max(last == 0 ? 0 : scene.model.realtime_ns(last), written);
+}
+
+std::uint64_t lifetime_ns(Scene const& scene) {
+  if (!scene.process) {
+    auto const last = scene.model.last_ticks();
+    return last == 0 ? 0 : scene.model.monotonic_ns(last);
+  }
+  auto const last = last_sign_ns(scene);
+  auto const start = scene.process->info.start_realtime_ns;
+  return last > start ? last - start : 0;
+}
+
+std::uint64_t refusals(Scene const& scene) {
+  auto const ledgers = scene.model.ledgers();
+  return std::accumulate(ledgers.begin(), ledgers.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, flight::LedgerSnapshot const& ledger) {
+                           // What a device account refused stands in the books of the manager that asked, too.
+                           return sum + (ledger.is_device_account ? 0 : ledger.failures());
+                         });
+}
+
+std::optional<HeldThen> held_at_failure(Scene const& scene) {
+  if (!scene.story) return std::nullopt;
+  auto const& story = *scene.story;
+  // Without any event the model knows the present only.
+  auto const then =
+      scene.model.losses().events_read == 0 ? follow::LedgerState{} : scene.model.state_at(story.ledger, story.ticks);
+  auto from_records = HeldThen{.bytes = then.allocated, .tags = then.tags, .unattributed_bytes = then.unattributed_bytes};
+  if (then.known == follow::Known::exact) return from_records;
+  if (!story.holders.empty()) {
+    auto const bytes = std::accumulate(story.holders.begin(), story.holders.end(), std::uint64_t{0},
+                                       [](std::uint64_t sum, follow::TagFigures const& tag) { return sum + tag.bytes; });
+    return HeldThen{.bytes = bytes, .tags = story.holders, .unattributed_bytes = 0};
+  }
+  return then.known == follow::Known::partial ? std::optional{from_records} : std::nullopt;
+}
+
+std::uint64_t allocated_at_failure(FailureStory const& story) {
+  if (story.allocated != 0) return story.allocated;
+  auto const claimed = story.claimed.value_or(0);
+  return claimed - std::min(story.unspent.value_or(0), claimed);
+}
+
+std::vector<flight::LedgerSnapshot const*> neighbours(Scene const& scene, flight::LedgerSnapshot const& ledger) {
+  std::vector<flight::LedgerSnapshot const*> others;
+  for (auto const& other : scene.model.ledgers()) {
+    auto const shares_account = ledger.parent_cell && other.parent_cell == ledger.parent_cell;
+    auto const shares_device = !ledger.device_uuid.empty() && other.device_uuid == ledger.device_uuid;
+    if (!other.is_device_account && other.cell != ledger.cell && (shares_account || shares_device)) others.push_back(&other);
+  }
+  return others;
+}
+
 std::string time_in_prose(Scene const& scene, std::uint64_t ticks) {
   if (!scene.process) return format_seconds(static_cast<double>(scene.model.monotonic_ns(ticks)) * 1e-9) + " into the history";
   // The day goes without saying where it is the day of the last sign of life.
   auto const text = format_utc(scene.model.realtime_ns(ticks));
-  auto const last = last_sign(scene);
+  auto const last = format_utc(last_sign_ns(scene));
   return text.size() > kDay && text.substr(0, kDay) == last.substr(0, kDay) ? text.substr(kDay) : text;
+}
+
+std::string moment_in_prose(Scene const& scene, std::uint64_t ticks) {
+  return (scene.process ? "at " : "") + time_in_prose(scene, ticks);
 }
 
 std::string holders_in_prose(std::vector<follow::TagFigures> const& tags, std::uint64_t unattributed) {
@@ -172,7 +163,7 @@ std::string holders_in_prose(std::vector<follow::TagFigures> const& tags, std::u
   for (std::size_t i = 0; i < std::min(tags.size(), kMost); ++i) {
     auto part = tag_in_prose(tags[i].name) + (i == 0 ? " held " : " ") + format_bytes(tags[i].bytes);
     if (tags[i].allocations != 0) {
-      part += " in " + (i == 0 ? counted_in_words(tags[i].allocations, "allocation") : format_count(tags[i].allocations));
+      part += " in " + (i == 0 ? counted_in_words(tags[i].allocations, "allocation") : number_in_words(tags[i].allocations));
     }
     parts.push_back(std::move(part));
   }
@@ -184,63 +175,27 @@ std::string holders_in_prose(std::vector<follow::TagFigures> const& tags, std::u
   auto text = listed(parts);
   if (unattributed != 0) {
     text += text.empty() ? "" : "; ";
-    text += "who held the other " + format_bytes(unattributed) + " is not recorded any more";
-    if (parts.empty()) text = "who held these " + format_bytes(unattributed) + " is not recorded any more";
+    text += "who held " + std::string{parts.empty() ? "these " : "the other "} + format_bytes(unattributed) +
+            " is not recorded any more";
   }
   return text;
 }
 
-void explain_who(Scene const& scene, Prose& prose) {
-  if (!scene.process) {
-    auto const last = scene.model.last_ticks();
-    auto const seconds = last == 0 ? 0.0 : static_cast<double>(scene.model.monotonic_ns(last)) * 1e-9;
-    prose.say(printable(scene.path) + " is a recorded history of " + format_count(scene.model.losses().events_read) +
-              " records over " + format_seconds(seconds) + "; no budget was in force");
-    return;
-  }
-  auto const& info = scene.process->info;
-  auto const program = printable(info.program) + " (process " + std::to_string(info.pid) + ")";
-  if (scene.living()) {
-    prose.say(program + " on " + printable(info.host) + " is alive, for " + lifetime(scene) + " now");
-  } else if (scene.process->state == "living") {
-    prose.say(program + " on " + printable(info.host) + " was alive when this was written, at " + last_sign(scene) + ", " +
-              lifetime(scene) + " into its life");
-  } else if (scene.process->state == "exited") {
-    prose.say(program + " on " + printable(info.host) + " ended in good order after " + lifetime(scene) + ", at " +
-              last_sign(scene));
-  } else if (scene.process->state == "killed") {
-    prose.say(program + " on " + printable(info.host) + " was killed, or crashed; nothing was heard of it after " +
-              last_sign(scene) + ", " + lifetime(scene) + " into its life");
-  } else {
-    prose.say(program + " on " + printable(info.host) + ": nobody can tell from here whether it is still alive; it ran for " +
-              lifetime(scene) + " that we know of");
-  }
-  if (scene.ledger == nullptr) prose.say("It has made no manager, so nothing was allocated through headroom");
-  if (info.events_off) prose.say("Its events were switched off (HEADROOM_FLIGHT=off), so there are figures but no story");
+std::string manager_in_prose(std::string_view name) { return name.empty() ? "manager" : "manager '" + printable(name) + "'"; }
+
+std::string time_taken(std::uint64_t ns, bool overran) {
+  if (ns < kWorthTellingNs) return overran ? " (longer than its limit)" : "";
+  return " (" + format_seconds(static_cast<double>(ns) * 1e-9) + (overran ? ", longer than its limit)" : ")");
 }
 
-void explain_failure(Scene const& scene, Prose& prose) {
-  if (scene.ledger == nullptr) return;
-  if (!scene.story) {
-    if (scene.ledger->failures() != 0 || !scene.model.source().first_failures().empty()) {
-      explain_first_failures(scene, prose);
-      return;
-    }
-    prose.say(std::string{scene.living() ? "No request has been refused so far" : "No request was ever refused"});
-    return;
+void explain_who(Scene const& scene, Prose& prose) {
+  auto text = who_text(scene);
+  if (scene.ledger == nullptr) {
+    text += "; it has made no manager, so nothing was allocated through headroom";
+  } else if (scene.process && scene.process->info.events_off) {
+    text += "; its events were switched off (HEADROOM_FLIGHT=off), so there are figures but no story";
   }
-  auto const& story = *scene.story;
-  auto request = "At " + time_in_prose(scene, story.ticks) + " ";
-  request += story.inside_hook ? "a hook or callback, which runs when memory is short already, asked for " : "it asked for ";
-  request += format_bytes_exact(story.requested);
-  if (!story.tag.empty() && story.tag != "untagged") request += " for " + tag_in_prose(story.tag);
-  if (!story.site.empty()) request += " (" + place_of(story.site) + ")";
-  prose.say(request + ", and " + who_said_no(scene, story));
-
-  explain_holders(scene, story, prose);
-  if (story.unspent.value_or(0) != 0) {
-    prose.say(format_bytes(*story.unspent) + " of what was claimed were reserved and not in use");
-  }
+  prose.say(std::move(text));
 }
 
 }  // namespace headroom::command

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include <headroom/flight_reader.hpp>
 
@@ -26,6 +28,24 @@ namespace {
   return all;
 }
 
+/// A number that was used again names its last owner, in whichever folder that is.
+[[nodiscard]] std::optional<std::string> newest_of(std::uint64_t pid, std::vector<std::string> const& folders) {
+  std::optional<std::string> newest;
+  std::filesystem::file_time_type written;
+  for (auto const& folder : folders) {
+    auto const found = flight::find_flights(folder);
+    if (!found) continue;
+    auto const file = std::ranges::find(*found, pid, &flight::FoundFlight::pid);  // the newest of the folder comes first
+    if (file == found->end()) continue;
+    std::error_code error;
+    auto const when = std::filesystem::last_write_time(file->path, error);
+    if (newest && (error || when <= written)) continue;
+    newest = file->path;
+    written = when;
+  }
+  return newest;
+}
+
 }  // namespace
 
 std::vector<std::string> folders_or_default(std::optional<std::string> const& folder) {
@@ -41,13 +61,7 @@ Result<std::string> file_of(std::string_view text, std::vector<std::string> cons
     return fail(ErrorKind::io, Layer::request,
                 "'" + printable(path) + "' is no file; expected a file or a process number (headroom ps lists them)");
   }
-  for (auto const& folder : folders) {
-    auto const found = flight::find_flights(folder);
-    if (!found) continue;
-    // Newest first: a number that was used again names its last owner.
-    auto const file = std::ranges::find(*found, *pid, &flight::FoundFlight::pid);
-    if (file != found->end()) return file->path;
-  }
+  if (auto newest = newest_of(*pid, folders)) return std::move(*newest);
   return fail(ErrorKind::io, Layer::request,
               "process " + path + " has left no flight file in " + joined(folders) + "; expected one that headroom ps lists");
 }

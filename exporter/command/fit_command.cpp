@@ -68,7 +68,7 @@ void print_for_people(std::string const& name, Fit const& fit) {
                point.refused == 0 ? "" : bar(point.refused, most, kBarWidth)});
   }
   table.print(std::cout);
-  std::cout << "each is the smallest budget with its refusals; fewer bytes do not always refuse more\n";
+  std::cout << "each is the smallest budget that refuses just these requests; fewer bytes do not always refuse more\n";
 }
 
 ExitCode run_fit(FitArguments const& arguments) {

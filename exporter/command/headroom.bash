@@ -3,13 +3,26 @@
 # Installed as share/bash-completion/completions/headroom, where bash-completion finds it by itself; without that package:
 #   source headroom.bash
 # Subcommands and options are read from `headroom --help`, so that they are those of the installed version. Nothing of bash-completion
-# is needed.
+# is needed, and no other program.
 
-# The first words of the lines of a section of --help: _headroom_words PROGRAM PATTERN [SUBCOMMAND]
-_headroom_words() {
-  local program=$1 pattern=$2
-  shift 2
-  "$program" "$@" --help 2>/dev/null | command grep -oE -- "$pattern" | command tr -d ' ,'
+# The long options in a --help on stdin.
+_headroom_options() {
+  local line
+  while IFS= read -r line; do
+    [[ $line =~ ^\ \ (-[a-z],\ *)?(--[a-z-]+) ]] && printf '%s\n' "${BASH_REMATCH[2]}"
+  done
+}
+
+# The subcommands in a --help on stdin.
+_headroom_subcommands() {
+  local line inside=
+  while IFS= read -r line; do
+    if [[ $line =~ ^[A-Za-z]+: ]]; then
+      [[ $line == [Ss][Uu][Bb]* ]] && inside=yes || inside=
+    elif [[ -n $inside && $line =~ ^\ \ ([a-z]+) ]]; then
+      printf '%s\n' "${BASH_REMATCH[1]}"
+    fi
+  done
 }
 
 # Candidates for the word that is being typed, one a line on stdin. Those with blanks are no words of ours.
@@ -21,9 +34,11 @@ _headroom_offer() {
 }
 
 _headroom_files() {
-  local candidate
+  local candidate found=
   compopt -o filenames 2>/dev/null
-  while IFS= read -r candidate; do COMPREPLY+=("$candidate"); done < <(compgen -f -- "$current")
+  while IFS= read -r candidate; do COMPREPLY+=("$candidate") found=yes; done < <(compgen -f -- "$current")
+  # A name that was begun with quotes or backslashes: readline's own completion knows them.
+  [[ -n $found ]] || compopt -o default 2>/dev/null
 }
 
 _headroom_folders() {
@@ -32,8 +47,13 @@ _headroom_folders() {
   while IFS= read -r candidate; do COMPREPLY+=("$candidate"); done < <(compgen -d -- "$current")
 }
 
+# Processes that live, of all that `headroom ps --json` lists.
 _headroom_pids() {
-  "$1" ps 2>/dev/null | command awk '$3 == "living" { print $1 }'
+  local line pid=
+  while IFS= read -r line; do
+    [[ $line =~ ^\ +\"pid\":\ ([0-9]+) ]] && pid=${BASH_REMATCH[1]}
+    [[ $line =~ ^\ +\"state\":\ \"living\" ]] && printf '%s\n' "$pid"
+  done < <("$1" ps --json 2>/dev/null)
 }
 
 # The values of an option; fails when anything may follow.
@@ -49,6 +69,7 @@ _headroom_values() {
     --loop) printf '%s\n' forever ;;
     --budget) printf '%s\n' unlimited ;;
     --at) printf '%s\n' now peak ;;
+    --points | --hold | --seconds | --stretch | --every | --fail-above | --listen | --hook | --device-total | --stop-after) ;;
     --to) printf '%s\n' chrome torch csv folded json ;;
     *) return 1 ;;
   esac
@@ -66,9 +87,9 @@ _headroom() {
 
   if [[ -z $subcommand ]]; then
     if [[ $current == -* ]]; then
-      _headroom_offer < <(_headroom_words "$program" '^  (-[a-z],)?--[a-z-]+' | command sed 's/^-[a-z]--/--/')
+      _headroom_offer < <("$program" --help 2>/dev/null | _headroom_options)
     else
-      _headroom_offer < <("$program" --help 2>/dev/null | command awk '/^[A-Z][a-z]*:/ { inside = /^Subcommands:/ } inside && /^  [a-z]/ { print $1 }')
+      _headroom_offer < <("$program" --help 2>/dev/null | _headroom_subcommands)
     fi
     return
   fi
@@ -83,13 +104,13 @@ _headroom() {
   esac
 
   if [[ $current == -* ]]; then
-    _headroom_offer < <(_headroom_words "$program" '^  (-[a-z],)?--[a-z-]+' "$subcommand" | command sed 's/^-[a-z]--/--/')
+    _headroom_offer < <("$program" "$subcommand" --help 2>/dev/null | _headroom_options)
     return
   fi
   case $subcommand in
     ps | devices | export) ;;
     top) _headroom_offer < <(_headroom_pids "$program") ;;
-    dump) _headroom_offer < <(_headroom_pids "$program"); _headroom_files ;;
+    dump | explain) _headroom_offer < <(_headroom_pids "$program"); _headroom_files ;;
     *) _headroom_files ;;
   esac
 }

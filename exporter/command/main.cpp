@@ -1,5 +1,8 @@
 // The `headroom` command: parses the command line, runs one subcommand, and answers with a documented exit code whatever happens.
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <span>
@@ -25,6 +28,14 @@ std::string names_of(std::span<Subcommand const> subcommands) {
     names += subcommands[i].app->get_name();
   }
   return names;
+}
+
+/// Whatever went to stdout is there; else it is said that it is not. Half an answer must not look like a whole one.
+bool was_printed() {
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  complain("headroom", std::string{"the output could not be written: "} + std::strerror(errno));
+  return false;
 }
 
 int run(int argc, char** argv) {
@@ -76,7 +87,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    auto const code = run(argc, argv);
+    return was_printed() ? code : static_cast<int>(ExitCode::usage);
   } catch (std::exception const& error) {
     complain("headroom", error.what());
   }

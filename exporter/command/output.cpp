@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -20,10 +22,62 @@ namespace {
   return value == nullptr ? std::string_view{} : std::string_view{value};
 }
 
-[[nodiscard]] std::size_t width_of(std::string_view text) noexcept {
-  auto const starts_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
-  return static_cast<std::size_t>(std::ranges::count_if(text, starts_character));
+struct Character {
+  std::optional<char32_t> code;  // absent: the byte begins no character
+  std::size_t bytes = 1;
+};
+
+/// The first of `text`, which is not empty. Strict: no surrogates, nothing above U+10FFFF, nothing longer than it must be.
+[[nodiscard]] Character first_of(std::string_view text) noexcept {
+  auto const byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto const lead = byte(0);
+  if (lead < 0x80U) return {.code = lead, .bytes = 1};
+  auto const bytes = lead >= 0xF0U ? std::size_t{4} : lead >= 0xE0U ? std::size_t{3} : std::size_t{2};
+  if (lead < 0xC2U || lead > 0xF4U || text.size() < bytes) return {};
+  char32_t code = lead & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return {};
+    code = code << 6U | (byte(i) & 0x3FU);
+  }
+  auto const is_surrogate = code >= 0xD800U && code <= 0xDFFFU;
+  auto const is_long = (bytes == 3 && code < 0x800U) || (bytes == 4 && code < 0x10000U);
+  if (is_surrogate || is_long || code > 0x10FFFFU) return {};
+  return {.code = code, .bytes = bytes};
 }
+
+struct Range {
+  char32_t first, last;
+};
+
+template <std::size_t count>
+[[nodiscard]] bool is_in(std::array<Range, count> const& ranges, char32_t code) noexcept {
+  return std::ranges::any_of(ranges, [code](Range range) { return code >= range.first && code <= range.last; });
+}
+
+// Blocks of Unicode in which all, or nearly all, is as wide as a square, or has no width of its own.
+constexpr std::array<Range, 13> kWide{{{0x1100, 0x115F},
+                                       {0x2E80, 0x303E},
+                                       {0x3041, 0x4DBF},
+                                       {0x4E00, 0xA4CF},
+                                       {0xA960, 0xA97C},
+                                       {0xAC00, 0xD7A3},
+                                       {0xF900, 0xFAFF},
+                                       {0xFE30, 0xFE6F},
+                                       {0xFF01, 0xFF60},
+                                       {0xFFE0, 0xFFE6},
+                                       {0x1F300, 0x1F64F},
+                                       {0x1F680, 0x1FAFF},
+                                       {0x20000, 0x3FFFD}}};
+constexpr std::array<Range, 7> kNoWidth{{{0x0300, 0x036F},
+                                         {0x1AB0, 0x1AFF},
+                                         {0x1DC0, 0x1DFF},
+                                         {0x200B, 0x200D},
+                                         {0x20D0, 0x20FF},
+                                         {0xFE00, 0xFE0F},
+                                         {0xFE20, 0xFE2F}}};
+// Controls; line and paragraph separators; marks, embeddings and isolates of direction.
+constexpr std::array<Range, 7> kCommands{
+    {{0x00, 0x1F}, {0x7F, 0x9F}, {0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFEFF, 0xFEFF}}};
 
 [[nodiscard]] bool shows_blocks() noexcept {
   if (::isatty(STDOUT_FILENO) == 0) return false;
@@ -46,6 +100,8 @@ bool colours_on(int file_descriptor) noexcept {
   return ::isatty(file_descriptor) != 0 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
 }
 
+bool draws_on_stderr() noexcept { return ::isatty(STDERR_FILENO) != 0 && environment("TERM") != "dumb"; }
+
 std::string painted(std::string_view text, Colour colour) {
   static bool const is_on = colours_on(STDOUT_FILENO);
   if (!is_on || colour == Colour::plain) return std::string{text};
@@ -54,7 +110,7 @@ std::string painted(std::string_view text, Colour colour) {
 }
 
 void complain(std::string_view who, std::string_view message) {
-  auto const line = std::string{who} + ": " + std::string{message} + '\n';
+  auto const line = std::string{who} + ": " + printable(message) + '\n';
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
@@ -108,12 +164,43 @@ std::string bar(std::uint64_t part, std::uint64_t whole, std::size_t width) {
 }
 
 std::string printable(std::string_view text) {
-  std::string result{text};
-  for (auto& c : result) {
-    auto const byte = static_cast<unsigned char>(c);
-    if (byte < 0x20U || byte == 0x7FU) c = ' ';
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    auto const character = first_of(text);
+    if (!character.code) {
+      result += '?';
+    } else if (is_in(kCommands, *character.code)) {
+      result += ' ';
+    } else {
+      result += text.substr(0, character.bytes);
+    }
+    text.remove_prefix(character.bytes);
   }
   return result;
+}
+
+std::size_t character_length(std::string_view text) noexcept { return first_of(text).bytes; }
+
+std::size_t width_of(std::string_view text) noexcept {
+  std::size_t width = 0;
+  while (!text.empty()) {
+    auto const character = first_of(text);
+    auto const code = character.code.value_or(U'?');
+    auto const is_wide = code >= kWide.front().first && is_in(kWide, code);
+    auto const is_mark = code >= kNoWidth.front().first && is_in(kNoWidth, code);
+    width += is_wide ? std::size_t{2} : is_mark ? std::size_t{0} : std::size_t{1};
+    text.remove_prefix(character.bytes);
+  }
+  return width;
+}
+
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return "";
+  // A budget may be set far below what is claimed, so that the share itself is out of all range.
+  __extension__ using Wide = unsigned __int128;
+  constexpr Wide kMost = std::numeric_limits<std::uint64_t>::max();
+  return std::to_string(static_cast<std::uint64_t>(std::min(Wide{part} * 100U / whole, kMost))) + " %";
 }
 
 std::string format_seconds(double seconds) {
@@ -133,6 +220,8 @@ std::string format_seconds(double seconds) {
   if (whole < 86'400) return pair(whole / 3600, "h", whole % 3600 / 60, "min");
   return pair(whole / 86'400, "d", whole % 86'400 / 3600, "h");
 }
+
+std::string place_of(std::string_view site) { return printable(site.substr(0, site.find(' '))); }
 
 std::string counted(std::uint64_t count, std::string_view thing) {
   return format_count(count) + ' ' + std::string{thing} + (count == 1 ? "" : "s");

@@ -41,7 +41,7 @@ void draw_until_stopped(std::stop_token const& token, std::function<std::string(
 }  // namespace
 
 Progress::Progress(std::function<std::string()> line) {
-  if (::isatty(STDERR_FILENO) == 0) return;
+  if (!draws_on_stderr()) return;
   thread_ = std::jthread{[line = std::move(line)](std::stop_token const& token) { draw_until_stopped(token, line); }};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <ostream>
 #include <utility>
 
@@ -13,14 +14,6 @@
 #include "command/output.hpp"
 
 namespace headroom::command {
-namespace {
-
-[[nodiscard]] std::size_t characters(std::string_view text) noexcept {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
-}  // namespace
 
 void Prose::say(std::string sentence) {
   if (sentence.empty()) return;
@@ -44,7 +37,7 @@ void Prose::print(std::ostream& out, std::size_t width) const {
     while (!rest.empty()) {
       auto const word = rest.substr(0, rest.find(' '));
       rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-      if (!line.empty() && characters(line) + 1 + characters(word) > width) {
+      if (!line.empty() && width_of(line) + 1 + width_of(word) > width) {
         out << line << '\n';
         line.clear();
       }
@@ -64,22 +57,18 @@ std::string listed(std::vector<std::string> const& items) {
   return text;
 }
 
-std::string counted_in_words(std::uint64_t count, std::string_view what) {
+std::string number_in_words(std::uint64_t number) {
   constexpr std::array<std::string_view, 7> kWords{"no", "one", "two", "three", "four", "five", "six"};
-  auto text = count < kWords.size() ? std::string{kWords[count]} : format_count(count);
-  text += ' ';
-  text += what;
-  if (count != 1) text += 's';
-  return text;
+  return number < kWords.size() ? std::string{kWords[number]} : format_count(number);
 }
 
-std::string ordinal(std::uint64_t number) {
-  if (number == 1) return "first";
-  if (number == 2) return "second";
-  auto const tens = number % 100;
-  auto const ones = number % 10;
-  auto const* const ending = tens >= 11 && tens <= 13 ? "th" : ones == 1 ? "st" : ones == 2 ? "nd" : ones == 3 ? "rd" : "th";
-  return format_count(number) + ending;
+std::string counted_in_words(std::uint64_t count, std::string_view what) {
+  return number_in_words(count) + ' ' + std::string{what} + (count == 1 ? "" : "s");
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
 }
 
 std::string tag_in_prose(std::string_view tag) {

@@ -24,10 +24,12 @@ private:
 
 /// "a", "a and b", "a, b and c".
 [[nodiscard]] std::string listed(std::vector<std::string> const& items);
+/// "one", "two", "1,234"; nothing is "no".
+[[nodiscard]] std::string number_in_words(std::uint64_t number);
 /// "one hook", "two hooks", "1,234 hooks".
 [[nodiscard]] std::string counted_in_words(std::uint64_t count, std::string_view what);
-/// "first", "second", "3rd", "1,021st".
-[[nodiscard]] std::string ordinal(std::uint64_t number);
+/// What begins a sentence. Not for names: those of programs and files stay as they are.
+[[nodiscard]] std::string capitalised(std::string text);
 /// A tag as it stands in a sentence: 'kv-cache', or "untagged memory".
 [[nodiscard]] std::string tag_in_prose(std::string_view tag);
 /// The width of the terminal on stdout, between 60 and 110; 100 where there is none.

@@ -1,10 +1,12 @@
 // headroom ps: which processes on this machine hold how much of which budget, the dead among them.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -176,7 +178,9 @@ void print_threads(std::vector<Row> const& rows) {
     auto view = flight::FlightView::open(file.path);
     if (!view) {
       // A process that ends while we look takes its file along: nothing to complain about.
-      if (view.error().kind != ErrorKind::io) complain(kWho, view.error().message);
+      std::error_code unknown;
+      auto const is_gone = !std::filesystem::exists(std::filesystem::symlink_status(file.path, unknown));
+      if (!is_gone) complain(kWho, view.error().message);
       continue;
     }
     auto figures = process_figures(*view);

@@ -6,8 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 
 #include <headroom/byte_size.hpp>
@@ -211,7 +209,7 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   auto const deadline = plan->seconds ? std::optional{started + *plan->seconds} : std::nullopt;
   ReplayWatch watch{
       flight::FlightView::of_this_process(),
-      {.deadline = deadline, .draws = ::isatty(STDERR_FILENO) != 0, .events = history->events(), .loops = plan->options.loops}};
+      {.deadline = deadline, .draws = draws_on_stderr(), .events = history->events(), .loops = plan->options.loops}};
   plan->options.streams = device->streams;
   plan->options.stop = &stop_flag();
   plan->options.progress = watch.progress();

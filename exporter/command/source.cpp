@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -108,7 +109,12 @@ SourceKind Source::kind() const noexcept {
 
 Result<flight::FlightView> Source::flight() {
   // By its path: a view of a living process asks the file itself whether its writer lives.
-  if (is_file()) return flight::FlightView::open(path_);
+  if (is_file()) {
+    // A person may name a link; FlightView follows none, since what lies in a folder for all may be anybody's.
+    std::error_code unresolved;
+    auto const resolved = std::filesystem::canonical(path_, unresolved);
+    return flight::FlightView::open(unresolved ? path_ : resolved.string());
+  }
   if (auto const read = read_rest(kMostFlightBytes, "a flight file"); !read) return tl::unexpected{read.error()};
   return flight::FlightView::over(bytes_->all(), name_);
 }
@@ -156,7 +162,7 @@ Result<std::unique_ptr<follow::Source>> Source::records() {
     case SourceKind::flight: {
       auto view = flight();
       if (!view) return tl::unexpected{std::move(view.error())};
-      return follow::flight_source(std::move(*view));
+      return is_file() ? follow::flight_source(std::move(*view)) : follow::flight_copy_source(std::move(*view));
     }
     case SourceKind::dump: {
       auto dump = post_mortem();

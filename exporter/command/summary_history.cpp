@@ -1,14 +1,16 @@
 // The summary of a recorded history.
+#include <algorithm>
+#include <array>
 #include <iostream>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <headroom/byte_size.hpp>
-#include <headroom/replay.hpp>
 #include <headroom/trace.hpp>
 
 #include "command/figures.hpp"
-#include "command/history_file.hpp"
 #include "command/output.hpp"
 #include "command/progress.hpp"
 #include "command/summary_sources.hpp"
@@ -38,22 +40,12 @@ namespace {
           .loop_frees = 0};
 }
 
-/// Who held what needs a second reading, which a pipe does not give.
-[[nodiscard]] Result<std::vector<TraceHolder>> holders_at_peak(Source const& source) {
-  if (!source.is_file()) return std::vector<TraceHolder>{};
-  auto again = Source::open(source.name());
-  if (!again) return tl::unexpected{again.error()};
-  auto const history = load_history(*again);
-  if (!history) return tl::unexpected{history.error()};
-  return history->holders_at_peak(ReplayTags::size);
-}
-
 [[nodiscard]] Result<TraceSummary> summarize_with_progress(Source const& source, TraceReader& reader) {
   Progress const progress{[&source] { return reading_line(source); }};
   return summarize_trace(reader);
 }
 
-void print_for_people(std::string const& name, TraceSummary const& summary, std::vector<TraceHolder> const& holders) {
+void print_for_people(std::string const& name, TraceSummary const& summary) {
   std::cout << printable(name) << ": a recorded history of " << format_count(summary.events) << " events from "
             << format_count(summary.threads) << (summary.threads == 1 ? " thread" : " threads") << " over "
             << format_seconds(duration_seconds(summary)) << '\n';
@@ -71,13 +63,18 @@ void print_for_people(std::string const& name, TraceSummary const& summary, std:
     table.add({"allocations at a live address", format_count(summary.duplicate_allocations)});
   if (summary.size_mismatches != 0) table.add({"frees with another size", format_count(summary.size_mismatches)});
   table.print(std::cout);
-  if (holders.empty()) return;
+  if (summary.peak_bytes == 0) return;
   using enum Table::Align;
   std::cout << "held at the peak, by size:\n";
   Table held{{{"TAG", left}, {"BYTES", right}, {"ALLOCATIONS", right}, {"SHARE", left}}, "  "};
-  for (auto const& holder : holders) {
-    held.add(
-        {holder.tag, format_bytes(holder.bytes), format_count(holder.allocations), bar(holder.bytes, summary.peak_bytes, 20)});
+  std::array<std::size_t, kSizeClasses.size()> order{};
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return summary.at_peak[i].bytes; });
+  for (auto const i : order) {
+    auto const& sum = summary.at_peak[i];
+    if (sum.bytes == 0) continue;
+    held.add({std::string{kSizeClasses[i]}, format_bytes(sum.bytes), format_count(sum.allocations),
+              bar(sum.bytes, summary.peak_bytes, 20)});
   }
   held.print(std::cout);
 }
@@ -98,9 +95,7 @@ Result<std::uint64_t> summarize_history(Source& source, SummaryOptions const& op
     print_json_line(to_json(to_figures(*summary)));
     return summary->peak_bytes;
   }
-  auto const holders = holders_at_peak(source);
-  if (!holders) return tl::unexpected{holders.error()};
-  print_for_people(reader->name(), *summary, *holders);
+  print_for_people(reader->name(), *summary);
   return summary->peak_bytes;
 }
 

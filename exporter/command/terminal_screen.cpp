@@ -11,23 +11,28 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 #include <utility>
+
+#include "command/output.hpp"
 
 namespace headroom::command {
 namespace {
 
-constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";  // second screen, no cursor
-constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
+// Second screen, no cursor, and no new line where one is full: fonts and terminals differ in how wide a character is.
+constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+constexpr std::string_view kLeave = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 // Written before any handler can run, and not again while one can.
 struct termios before{};
 
 // All written by signal handlers and by the one thread that owns the screen, in any order of the two; relaxed: `before` is written
 // while no handler is installed, and nothing else is read through them.
-constinit std::atomic<bool> shown{false};       // the terminal is ours: whoever takes it back to false puts it back
-constinit std::atomic<bool> end_asked{false};   // a signal came that ends the program
-constinit std::atomic<bool> stop_asked{false};  // Ctrl-Z
+constinit std::atomic<bool> shown{false};        // the terminal is ours: whoever takes it back to false puts it back
+constinit std::atomic<bool> end_asked{false};    // a signal came that ends the program
+constinit std::atomic<bool> stop_asked{false};   // Ctrl-Z
+constinit std::atomic<bool> redraw_asked{true};  // the window has changed, or the screen is back
 static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers use them");
 
 /// Only async-signal-safe calls.
@@ -57,6 +62,7 @@ void leave() noexcept {
     return false;
   }
   put(kEnter);
+  redraw_asked.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -73,7 +79,7 @@ extern "C" void on_crash(int number) {
 }
 
 extern "C" void on_stop(int /*number*/) { stop_asked.store(true, std::memory_order_relaxed); }
-extern "C" void on_resize(int /*number*/) {}  // only ends the wait
+extern "C" void on_resize(int /*number*/) { redraw_asked.store(true, std::memory_order_relaxed); }
 
 void handle(int number, void (*handler)(int)) noexcept {
   struct sigaction action{};
@@ -90,6 +96,32 @@ void handle_signals() noexcept {
   // A terminal that is gone is noticed by what the calls return.
   ::signal(SIGPIPE, SIG_IGN);  // NOLINT(performance-no-int-to-ptr)
 }
+
+/// While it lives, the signals that end a wait are held back, so that none comes between the look at what they ask for and the wait.
+class SignalsHeldBack {
+public:
+  SignalsHeldBack() noexcept {
+    sigset_t held{};
+    sigemptyset(&held);
+    for (auto const number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&held, number);
+    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeldBack(SignalsHeldBack const&) = delete;
+  SignalsHeldBack& operator=(SignalsHeldBack const&) = delete;
+
+  /// True when there is something to read. Signals are let in for just as long as it waits.
+  [[nodiscard]] bool wait_for_input(std::chrono::milliseconds time) const noexcept {
+    auto const seconds = std::chrono::floor<std::chrono::seconds>(time);
+    struct timespec const limit{.tv_sec = static_cast<std::time_t>(seconds.count()),
+                                .tv_nsec = static_cast<long>(std::chrono::nanoseconds{time - seconds}.count())};
+    struct pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    return ::ppoll(&input, 1, &limit, &before_) > 0;
+  }
+
+private:
+  sigset_t before_{};
+};
 
 }  // namespace
 
@@ -122,27 +154,32 @@ TerminalScreen::Size TerminalScreen::size() noexcept {
 
 bool TerminalScreen::must_end() noexcept { return end_asked.load(std::memory_order_relaxed); }
 
+bool TerminalScreen::must_redraw() noexcept { return redraw_asked.exchange(false, std::memory_order_relaxed); }
+
 void TerminalScreen::show(std::string const& frame) {
   auto const [columns, rows] = size();
   std::string text = "\x1b[H";
   std::size_t row = 0;
   for (std::size_t begin = 0; begin < frame.size() && row < rows; ++row) {
     auto const end = std::min(frame.find('\n', begin), frame.size());
+    // Each line is erased before it is written: after a full one the cursor stands on its last cell, and would take that along.
     if (row != 0) text += '\n';
-    text += clipped(frame.substr(begin, end - begin), columns) + "\x1b[K";
+    text += "\x1b[K" + clipped(frame.substr(begin, end - begin), columns);
     begin = end + 1;
   }
-  put(text + "\x1b[J");
+  if (row < rows) text += (row == 0 ? "" : "\n") + std::string{"\x1b[J"};
+  put(text);
 }
 
 std::optional<char> TerminalScreen::wait_for_key(std::chrono::milliseconds time) {
+  SignalsHeldBack const held;
   if (stop_asked.exchange(false, std::memory_order_relaxed)) {
     leave();
     ::raise(SIGSTOP);  // here the shell has the terminal, until SIGCONT
     static_cast<void>(enter());
   }
-  struct pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  if (::poll(&input, 1, static_cast<int>(time.count())) <= 0) return std::nullopt;
+  if (must_end() || redraw_asked.load(std::memory_order_relaxed)) return std::nullopt;
+  if (!held.wait_for_input(time)) return std::nullopt;
   char key = 0;
   auto const got = ::read(STDIN_FILENO, &key, 1);
   if (got == 1) return key;
@@ -155,19 +192,18 @@ std::string clipped(std::string const& line, std::size_t columns) {
   std::string text;
   std::size_t used = 0;
   bool is_coloured = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    auto const byte = static_cast<unsigned char>(line[i]);
-    if (byte == 0x1BU) {
-      auto const end = std::min(line.find('m', i), line.size() - 1);
-      text += line.substr(i, end - i + 1);
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    auto length = character_length(rest);
+    if (rest.front() == '\x1b') {
+      length = std::min(rest.find('m'), rest.size() - 1) + 1;
       is_coloured = true;
-      i = end;
-      continue;
+    } else {
+      used += width_of(rest.substr(0, length));
+      if (used > columns) break;
     }
-    auto const starts_character = (byte & 0xC0U) != 0x80U;
-    if (starts_character && used == columns) break;
-    used += starts_character ? 1 : 0;
-    text += line[i];
+    text += rest.substr(0, length);
+    rest.remove_prefix(length);
   }
   return is_coloured ? text + "\x1b[0m" : text;
 }

@@ -32,8 +32,10 @@ public:
 
   /// Shows `frame`, lines that end in '\n'; what does not fit is cut off. Escape sequences for colours count nothing.
   void show(std::string const& frame);
-  /// The next key, or nothing once the time is over, the window has changed or a signal has come.
+  /// The next key, or nothing once the time is over, the window has changed or a signal has come, however shortly before.
   [[nodiscard]] std::optional<char> wait_for_key(std::chrono::milliseconds time);
+  /// The window has changed, or the program was stopped and goes on: what was shown is gone. Once for each time, true at first.
+  [[nodiscard]] static bool must_redraw() noexcept;
   /// A signal asks the program to end, or the terminal is gone.
   [[nodiscard]] static bool must_end() noexcept;
 
@@ -42,7 +44,7 @@ private:
   bool owns_ = true;
 };
 
-/// The first `columns` characters of a line; escape sequences are kept whole and end in a reset.
+/// As much of a line as fits into `columns` cells; escape sequences are kept whole and end in a reset.
 [[nodiscard]] std::string clipped(std::string const& line, std::size_t columns);
 
 }  // namespace headroom::command

@@ -33,6 +33,19 @@ ExitCode broken(Error const& error) {
   return ExitCode::broken_input;
 }
 
+/// True when the key means something.
+[[nodiscard]] bool act_on(char key, TopProcesses& processes, TopOptions& options) {
+  switch (key) {
+    case ' ': options.is_paused = !options.is_paused; return true;
+    case '<': processes.select(-1); return true;
+    case '>': processes.select(1); return true;
+    case 't': options.sort = TopSort::tag; return true;
+    case 's': options.sort = TopSort::size; return true;
+    case 'a': options.sort = TopSort::allocations; return true;
+    default: return false;
+  }
+}
+
 /// Reading goes on while the display is paused: what is lost meanwhile would be lost for good.
 ExitCode run_screen(TopProcesses& processes, std::chrono::milliseconds every) {
   TopOptions options;
@@ -47,33 +60,25 @@ ExitCode run_screen(TopProcesses& processes, std::chrono::milliseconds every) {
     auto screen = TerminalScreen::open();
     if (!screen) return broken(screen.error());
     auto next = std::chrono::steady_clock::now();
+    auto is_wanted = false;  // by somebody who pressed a key: shown while paused, too
     while (!TerminalScreen::must_end()) {
       auto const now = std::chrono::steady_clock::now();
-      if (now >= next) {
+      auto const is_time = now >= next;
+      if (is_time) {
         next = now + every;
         if (auto read = processes.refresh(); !read) {
           ended_by = std::move(read.error());
           break;
         }
-        if (!options.is_paused) redraw(*screen);
       }
+      auto const must_redraw = TerminalScreen::must_redraw();
+      if (std::exchange(is_wanted, false) || must_redraw || (is_time && !options.is_paused)) redraw(*screen);
       auto const left = std::chrono::ceil<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
       auto const key = screen->wait_for_key(std::max(left, std::chrono::milliseconds{0}));
       if (!key) continue;
       if (*key == 'q') break;
-      switch (*key) {
-        case ' ': options.is_paused = !options.is_paused; break;
-        case '<':
-        case '>':
-          processes.select(*key == '<' ? -1 : 1);
-          next = std::chrono::steady_clock::now();
-          continue;
-        case 't': options.sort = TopSort::tag; break;
-        case 's': options.sort = TopSort::size; break;
-        case 'a': options.sort = TopSort::allocations; break;
-        default: continue;
-      }
-      redraw(*screen);
+      is_wanted = act_on(*key, processes, options);
+      if (*key == '<' || *key == '>') next = std::chrono::steady_clock::now();
     }
   }
   // The last frame stays on the first screen: it is what the eye was on.

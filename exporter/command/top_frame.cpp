@@ -29,11 +29,6 @@ constexpr std::uint64_t kLongNs = 100'000'000;  // an operation that takes a ten
 
 [[nodiscard]] Colour red_unless_zero(std::uint64_t count) noexcept { return count == 0 ? Colour::plain : Colour::red; }
 
-[[nodiscard]] std::string share_of(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return "";
-  return std::to_string(static_cast<unsigned>(static_cast<long double>(part) * 100.0L / static_cast<long double>(whole))) + " %";
-}
-
 void print_processes(std::ostream& out, TopProcesses const& processes) {
   Table table{{{"", left},
                {"PID", right},
@@ -78,7 +73,7 @@ void print_manager(std::ostream& out, flight::LedgerSnapshot const& manager, Top
   if (manager.limit) {
     out << "  " << painted(bar(manager.claimed, *manager.limit, kBarWidth), colour_of(manager.pressure)) << ' '
         << format_bytes(manager.claimed) << " of " << format_bytes(*manager.limit);
-    if (auto const share = share_of(manager.claimed, *manager.limit); !share.empty()) out << " (" << share << ')';
+    if (auto const share = percent(manager.claimed, *manager.limit); !share.empty()) out << " (" << share << ')';
     if (!manager.enforcing) out << ", only observed";
   } else {
     out << "  " << format_bytes(manager.claimed) << ", no budget";
@@ -97,7 +92,7 @@ void print_manager(std::ostream& out, flight::LedgerSnapshot const& manager, Top
   Table table{{{"TAG", left}, {"NOW", right}, {"", right}, {"AT THE PEAK", right}, {"ALLOCATIONS", right}}, "  "};
   for (std::size_t i = 0; i < std::min(tags.size(), most_tags); ++i) {
     auto const& tag = tags[i];
-    table.add({printable(tag.name), format_bytes(tag.bytes), share_of(tag.bytes, manager.allocated),
+    table.add({printable(tag.name), format_bytes(tag.bytes), percent(tag.bytes, manager.allocated),
                format_bytes(tag.at_peak_bytes), format_count(tag.allocations)});
   }
   table.print(out);
@@ -112,7 +107,7 @@ void print_manager(std::ostream& out, flight::LedgerSnapshot const& manager, Top
     case follow::FailureEnd::failed: text = "failed"; break;
     case follow::FailureEnd::recovered: text = "granted after all"; break;
     case follow::FailureEnd::gave_up: text = "failed for good"; break;
-    case follow::FailureEnd::under_way: text = "under way"; break;
+    case follow::FailureEnd::under_way: text = story.incomplete ? "end not recorded" : "under way"; break;
     case follow::FailureEnd::observed: text = "only observed"; break;
   }
   if (!story.hooks.empty()) text += ", hooks freed " + format_bytes(freed);
@@ -120,12 +115,11 @@ void print_manager(std::ostream& out, flight::LedgerSnapshot const& manager, Top
 }
 
 void print_failures(std::ostream& out, follow::Model const& model) {
-  auto const stories = model.failures();
+  auto const stories = model.failures(kFailures);
   if (stories.empty()) return;
   out << painted("last failures", Colour::bold) << '\n';
   Table table{{{"", left}, {"", right}, {"", left}, {"", left}, {"", left}}, "  "};
-  auto const first = stories.size() > kFailures ? stories.size() - kFailures : 0;
-  for (auto i = stories.size(); i-- > first;) {
+  for (auto i = stories.size(); i-- > 0;) {
     auto const& story = stories[i];
     auto const why = story.kind && story.layer
                          ? std::string{to_string(*story.kind)} + " by " + std::string{to_string(*story.layer)}

@@ -6,8 +6,8 @@
 namespace headroom::command {
 namespace {
 
-// A terminal shows the last few events: no need for a long past.
-constexpr follow::Options kShortPast{.memory_bytes = std::size_t{4} << 20U};
+// A terminal shows the books, and the last few events: no need for a long past, nor for operations.
+constexpr follow::Options kShortPast{.memory_bytes = std::size_t{4} << 20U, .operations = false};
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 
 #include <headroom/follow.hpp>
 
+#include "flight_builder.hpp"
+#include "follow/past.hpp"
 #include "timing.hpp"
 
 namespace headroom::bench {
@@ -134,6 +136,95 @@ void series(benchmark::State& state) {
   }
 }
 BENCHMARK(series)->Name("follow_series_of_1000_columns")->Unit(benchmark::kMicrosecond);
+
+/// A program that fills all rings of its threads between two polls, and more: each of the 65,536 slots has a block.
+class BusyProgram {
+public:
+  explicit BusyProgram(std::uint32_t threads) : threads_{threads} {
+    auto& ledger = file_.open_ledger(0, 1, "main");
+    for (std::uint32_t i = 0; i < flight::Sizes{}.live_slots; ++i) {
+      auto& slot = file_.slot(i);
+      slot.address = 0x7F00'0000'0000 + std::uint64_t{i} * 4096;
+      slot.bytes = 4096;
+      slot.state = flight::pack_slot(1, flight::SlotState::live, false);
+    }
+    allocated_ = std::uint64_t{flight::Sizes{}.live_slots} * 4096;
+    ledger.claim = allocated_;
+  }
+
+  /// Turn and turn about, each thread takes a block and gives it back.
+  void run() {
+    for (std::uint32_t i = 0; i < 2 * flight::Sizes{}.main_records; ++i) {
+      for (std::uint32_t lane = 0; lane < threads_; ++lane) {
+        bool const adds = i % 2 == 0;
+        allocated_ = adds ? allocated_ + 256 : allocated_ - 256;
+        auto words = flight::record(adds ? flight::EventKind::allocate : flight::EventKind::free, ticks_ += 100);
+        words[2] = 0x7E00'0000'0000 + lane * 4096;
+        words[3] = 256;
+        words[4] = (++number_ << flight::kBytesBits) | allocated_;
+        words[5] = 1;
+        file_.write(lane, flight::Ring::main, words);
+      }
+    }
+    file_.ledger(0).alloc = (number_ << flight::kBytesBits) | allocated_;
+    ticks_ += 1'000'000'000;
+  }
+  [[nodiscard]] flight::FlightView view() const { return file_.view(); }
+
+private:
+  flight::FlightBuilder file_{flight::Sizes{}};
+  std::uint32_t threads_;
+  std::uint64_t allocated_ = 0;
+  std::uint64_t number_ = 0;
+  std::uint64_t ticks_ = 1;
+};
+
+/// What a look each second costs whoever looks: arguments are the program's threads, and whether operations are kept.
+void poll(benchmark::State& state) {
+  BusyProgram program{static_cast<std::uint32_t>(state.range(0))};
+  follow::Model model{follow::flight_source(program.view()),
+                      {.memory_bytes = std::size_t{4} << 20U, .operations = state.range(1) != 0}};
+  for (auto _ : state) {
+    state.PauseTiming();
+    program.run();
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(model.poll());
+  }
+  state.counters["events_per_poll"] =
+      benchmark::Counter(static_cast<double>(model.losses().events_read), benchmark::Counter::kAvgIterations);
+}
+BENCHMARK(poll)
+    ->Name("follow_poll_of_full_rings")
+    ->ArgNames({"threads", "operations"})
+    ->ArgsProduct({{1, 8, 48}, {1, 0}})
+    ->Unit(benchmark::kMillisecond);
+
+/// Blocks that nobody knew until they were freed, one after the other, behind ever more of the past.
+void frees_of_unknown_blocks(benchmark::State& state) {
+  constexpr std::uint64_t kBytes = 256;
+  const auto count = static_cast<std::uint64_t>(state.range(0));
+  for (auto _ : state) {
+    follow::LedgerPast past{std::size_t{1} << 16U};
+    past.begin_segment({.ticks = 1, .allocated = count * kBytes, .missing = 0, .looked_ticks = 0, .live = {}});
+    for (std::uint64_t i = 0; i < count; ++i) {
+      past.apply({.ticks = 1 + i,
+                  .address = 0x1000 + i * kBytes,
+                  .bytes = kBytes,
+                  .allocated = (count - i - 1) * kBytes,
+                  .tag = static_cast<std::uint16_t>(i % 16),
+                  .kind = flight::EventKind::free});
+    }
+    past.settle();
+    benchmark::DoNotOptimize(past.sums().allocated);
+  }
+  state.counters["frees_per_second"] =
+      benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(frees_of_unknown_blocks)
+    ->Name("follow_frees_of_unknown_blocks")
+    ->Arg(50'000)
+    ->Arg(200'000)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace headroom::bench

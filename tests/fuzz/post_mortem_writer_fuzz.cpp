@@ -48,6 +48,17 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   const std::string_view reason{reinterpret_cast<char const*>(data) + size - 16, 16};
   check(*view, {.options = {.events = true, .most_live = 3}, .liveness = headroom::flight::Liveness::dead, .reason = reason});
   check(*view, {.options = {.events = true}, .liveness = headroom::flight::Liveness::living, .reason = reason});
+  // And for a failure of any words, as the process itself knows one.
+  headroom::Error error = headroom::make_error(static_cast<headroom::ErrorKind>(data[size - 1] % headroom::kErrorKindCount),
+                                               static_cast<headroom::Layer>(data[size - 2] % headroom::kLayerCount),
+                                               std::string(std::size_t{data[size - 3]} * 600, static_cast<char>(data[size - 4])));
+  error.requested = 4'096;
+  std::memcpy(&*error.requested, data + size - 12, sizeof(std::uint64_t));
+  error.device_free = error.requested;
+  if ((data[size - 5] & 1U) != 0) error.device_total = error.requested;
+  const headroom::dump::KnownFailure failure{
+      .error = error, .ledger_cell = data[size - 6], .tag = data[size - 7], .site = data[size - 8], .thread = data[size - 5]};
+  check(*view, {.liveness = headroom::flight::Liveness::living, .reason = reason, .failure = &failure});
   return 0;
 }
 

@@ -18,7 +18,7 @@ SCHEMA = Path(__file__).resolve().parents[2] / "lib/schema/post_mortem.schema.js
 OOM = DATA / "oom_batch.csv.xz"
 FIRST_REFUSED = 105_119_891
 FIRST_REFUSED_RECORD = 2_331  # line 2,332 of the file, whose first line is the header
-TOP = ("schema reason contents written process clock failure devices ledgers hooks in_flight first_failures sites live events "
+TOP = ("schema reason contents written process clock failure devices ledgers hooks in_flight first_failures sites names live events "
        "lanes end").split()
 
 
@@ -68,6 +68,9 @@ class Dumps(CommandTest):
             for lane in dump["lanes"]:
                 for ring in (lane["main"], lane["journal"]):
                     self.assertEqual(ring["listed"] + ring["lost"], ring["recorded"])
+                    if ring["listed"]:
+                        self.assertLess(ring["last"], ring["recorded"])
+                        self.assertGreaterEqual(ring["last"] - ring["first"] + 1, ring["listed"])
 
     def own_dump(self):
         names = sorted(self.dumps.iterdir())
@@ -183,11 +186,34 @@ class Dumps(CommandTest):
         self.assertTrue(named.stdout.startswith(f"wrote {written.name} ("), named.stdout)
         self.assertEqual(os.listdir(self.flights), [file.name])
 
+    def test_what_is_no_file_is_written_into_and_links_are_followed(self):
+        process = self.start_command("replay", DATA / "resnet.csv.xz", "--stop-after", 10, "--hold", "1h")
+        self.wait_for(process, "holding")
+        device, link, real = self.folder / "device", self.folder / "link.json", self.folder / "real.json"
+        device.symlink_to("/dev/null")
+        link.symlink_to(real)
+        for path in (device, link):
+            done = self.run_command("dump", process.pid, "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue(path.is_symlink())
+        self.assertEqual(self.valid(real.read_text())["process"]["pid"], process.pid)
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+            try:
+                done = self.run_command("dump", process.pid, "-o", pipe)
+                self.assertTrue(pipe.is_fifo())
+            finally:
+                if not pipe.is_fifo():
+                    reader.kill()
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(self.valid(reader.stdout.read())["process"]["pid"], process.pid)
+
     def test_what_cannot_be_dumped_is_named(self):
         text = self.write("notes.txt", "not a flight file\n")
         done = self.run_command("replay", OOM, "--budget", "5GiB", "--policy", "checkpoint")
         own = self.own_dump()
-        for status, arguments, says in ((2, ("999999999",), "no process 999999999 left a flight file in"),
+        for status, arguments, says in ((3, ("999999999",), "process 999999999 has left no flight file in"),
                                         (3, (text,), str(text)),
                                         (3, (self.folder / "missing",), "missing"),
                                         (3, (own,), "is a post-mortem already; expected a flight file or a process"),

@@ -1,9 +1,11 @@
 """diff and check: flight files and histories, told apart by content alone; what is wrong with them, and what changed."""
 import os
+import shutil
 import struct
 import subprocess
 import threading
 import unittest
+from pathlib import Path
 
 from command_histories import RECORDED, history
 from command_runner import COMMAND, HEADER, CommandTest
@@ -41,12 +43,34 @@ class Files(CommandTest):
             writer.join()
 
 
+class Numbers(Files):
+    def test_a_number_in_two_folders_names_its_newest_run(self):
+        # What processes look through in turn where nobody chose a folder.
+        shared, own = Path(f"/dev/shm/headroom-{os.geteuid()}"), self.folder / "runtime/headroom"
+        own.mkdir(mode=0o700, parents=True)
+        if not shared.exists():
+            shared.mkdir(mode=0o700)
+        pid = 900_000_000 + os.getpid()  # of no process
+        name = f"headroom.{pid}.{pid:016x}.flight"
+        self.addCleanup((shared / name).unlink, missing_ok=True)
+        files = {}
+        for folder, records in ((shared, 4_000), (own, 6_000)):
+            files[records] = shutil.move(self.kept("resnet", records), folder / name)
+        environment = self.environment(XDG_RUNTIME_DIR=str(own.parent))
+        del environment["HEADROOM_DIR"]
+        for newest, older in ((4_000, 6_000), (6_000, 4_000)):
+            os.utime(files[older], (1_000_000_000, 1_000_000_000))
+            os.utime(files[newest], (1_000_000_060, 1_000_000_060))
+            dump = self.json_of("dump", pid, "-o", "-", "--no-events", environment=environment)
+            self.assertEqual(dump["live"]["bytes"], simulate(history("resnet"), stop_after=newest)["live_bytes"])
+
+
 class Diff(Files):
     def test_two_moments_of_one_replay(self):
         # What each class of sizes holds at both moments, by the witness's rules.
         a, b = self.kept("resnet", 4_000), self.kept("resnet", 6_000)
         found = self.json_of("diff", a, b, "--json")
-        self.assertEqual(list(found), ["grown", "vanished", "appeared"])
+        self.assertEqual(list(found), ["grown", "vanished", "appeared", "shrunk"])
         for rows in found.values():
             for row in rows:
                 self.assertEqual(list(row), ["tag", "site", "bytes_a", "bytes_b"])
@@ -65,9 +89,11 @@ class Diff(Files):
         self.assertEqual(self.json_of("diff", a, b, "--tag", "thread", "--json"), {
             "grown": [{"tag": "thread 1", "site": None, "bytes_a": 100, "bytes_b": 160}],
             "vanished": [{"tag": "thread 2", "site": None, "bytes_a": 2 * MIB, "bytes_b": 0}],
-            "appeared": [{"tag": "thread 4", "site": None, "bytes_a": 0, "bytes_b": MIB}]})
+            "appeared": [{"tag": "thread 4", "site": None, "bytes_a": 0, "bytes_b": MIB}],
+            "shrunk": []})
         self.assertEqual(self.json_of("diff", a, b, "--json"), {
-            "grown": [{"tag": "<1MiB", "site": None, "bytes_a": 105, "bytes_b": 165}], "vanished": [], "appeared": []})
+            "grown": [{"tag": "<1MiB", "site": None, "bytes_a": 105, "bytes_b": 165}], "vanished": [], "appeared": [],
+            "shrunk": [{"tag": "1-32MiB", "site": None, "bytes_a": 2 * MIB, "bytes_b": MIB}]})
         text = self.run_command("diff", a, b)
         self.assertEqual(text.returncode, 0)
         self.assertIn("shrunk", text.stdout)  # 1-32MiB: 2 MiB, then 1 MiB
@@ -76,7 +102,7 @@ class Diff(Files):
     def test_at_the_peak_flight_files_and_histories_compare(self):
         file = self.kept("gpt2", 12_352)
         self.assertEqual(self.json_of("diff", history("gpt2"), file, "--at", "peak", "--json"),
-                         {"grown": [], "vanished": [], "appeared": []})
+                         {"grown": [], "vanished": [], "appeared": [], "shrunk": []})
         text = self.run_command("diff", history("gpt2"), file, "--at", "peak").stdout
         self.assertIn("(10,579,622,600 B) in", text)
         self.assertIn("nobody holds more or less", text)

@@ -1,4 +1,6 @@
 """fit names the smallest budget to the byte, and its curve is what replay refuses."""
+import gzip
+import lzma
 import unittest
 
 from command_histories import RECORDED, history
@@ -45,6 +47,8 @@ class Fit(CommandTest):
     def test_standard_input_and_other_compressions(self):
         text = HEADER + "0,1,allocate,0xa,100,0\n0,2,allocate,0xb,7,0\n"
         self.assertEqual(self.json_of("fit", "-", "--json", stdin=text)["smallest_budget_bytes"], 107)
+        for name, compress in (("a.gz", gzip.compress), ("a.xz", lzma.compress)):
+            self.assertEqual(self.json_of("fit", self.write(name, compress(text.encode())), "--json")["smallest_budget_bytes"], 107)
 
     def test_no_budget_is_enough_for_what_no_ledger_can_say(self):
         path = self.write("huge.csv", HEADER + "0,1,allocate,0xa,18446744073709551615,0\n0,2,allocate,0xb,5,0\n")

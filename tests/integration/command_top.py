@@ -1,18 +1,53 @@
 """`headroom top`: one frame as text, and a real terminal that is put back whatever ends the program."""
+import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
 import subprocess
 import termios
 import time
+import unicodedata
 import unittest
 
-from command_runner import COMMAND, DATA, PATIENCE, CommandTest
+from command_runner import COMMAND, DATA, HEADER, PATIENCE, CommandTest
 
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+HOME = b"\x1b[H"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# What a terminal obeys, or what turns the direction of writing: none of it may come from a name.
+COMMANDS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+MIB = 1 << 20
+
+
+class Screen:
+    """As much of a terminal without automatic line ends as `headroom top` uses; what would leave the screen is an error."""
+
+    def __init__(self, columns, rows):
+        self.columns, self.rows, self.lines, self.row, self.column = columns, rows, {}, 0, 0
+
+    def feed(self, text):
+        for token in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r\n|.", text, re.DOTALL):
+            if token == "\x1b[H":
+                self.row = self.column = 0
+            elif token == "\x1b[K":
+                self.lines[self.row] = self.lines.get(self.row, "")[:self.column]
+            elif token == "\x1b[J":
+                self.lines = {row: line for row, line in self.lines.items() if row < self.row}
+            elif token == "\r\n":
+                self.row, self.column = self.row + 1, 0
+                assert self.row < self.rows, "it scrolls"
+            elif token.startswith("\x1b["):
+                assert token.endswith(("m", "h", "l")), repr(token)
+            else:
+                assert not COMMANDS.match(token), repr(token)
+                width = 2 if unicodedata.east_asian_width(token) in "WF" else 1
+                self.column += width
+                assert self.column <= self.columns, f"line {self.row} is wider than {self.columns}"
+                self.lines[self.row] = self.lines.get(self.row, "") + token
 
 
 class Top(CommandTest):
@@ -62,14 +97,17 @@ class Top(CommandTest):
 
     # ── in a terminal ──
 
-    def in_terminal(self, *arguments):
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.other_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def in_terminal(self, *arguments, rows=40, columns=120, every="100ms", until=b"quit"):
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self.addCleanup(os.close, ours)
         self.addCleanup(os.close, theirs)
         self.terminal, self.other_end, self.output = ours, theirs, b""
+        self.resize(rows, columns)
         self.settings = termios.tcgetattr(theirs)
-        process = subprocess.Popen([COMMAND, "top", *map(str, arguments), "--every", "100ms"], stdin=theirs, stdout=theirs,
+        process = subprocess.Popen([COMMAND, "top", *map(str, arguments), "--every", every], stdin=theirs, stdout=theirs,
                                    stderr=theirs, env=self.environment(TERM="xterm"), start_new_session=True)
 
         def end():
@@ -77,7 +115,7 @@ class Top(CommandTest):
                 process.kill()
             process.wait()
         self.addCleanup(end)
-        self.wait_for_output(b"quit")
+        self.wait_for_output(until)
         self.assertIn(ENTER, self.output)
         self.assertEqual(termios.tcgetattr(theirs)[3] & (termios.ICANON | termios.ECHO), 0)
         return process
@@ -122,11 +160,130 @@ class Top(CommandTest):
         self.press(b"a", b"by allocations")
         self.press(b"s", b"by size")
         self.press(b" ", b"paused")
-        os.write(self.terminal, b"z")  # means nothing, and does nothing
         os.write(self.terminal, b"q")
         self.check_put_back(process)
         self.assertIsNone(first.poll())
         self.assertIsNone(second.poll())
+
+    def frame_with(self, words):
+        """The text of the first frame with these words that ends with the line of keys, or before the next."""
+        self.wait_for_output(words)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            frame = next(frame for frame in self.output.split(HOME) if words in frame)
+            if b"allocations\x1b[0m" in frame.split(b"q quit")[-1] or frame != self.output.split(HOME)[-1]:
+                return COLOURS.sub("", frame.decode())
+            self.assertLess(time.monotonic(), deadline)
+            self.read_more()
+
+    def order_after(self, key, words):
+        self.output = b""
+        os.write(self.terminal, key)
+        frame = self.frame_with(words)
+        return re.findall(r"^(?:\x1b\[K)?  (1-32MiB|<1MiB|>32MiB) ", frame, re.MULTILINE)
+
+    def test_keys_sort_the_tags(self):
+        # 22 blocks above 32 MiB hold 1.5 GiB, 162 of 1 to 32 MiB 1.4 GiB, and hundreds of small ones a few MiB.
+        holder = self.hold("resnet", 4_000)
+        process = self.in_terminal(holder.pid)
+        self.assertEqual(self.order_after(b"t", b"by tag"), ["1-32MiB", "<1MiB", ">32MiB"])
+        self.assertEqual(self.order_after(b"a", b"by allocations"), ["<1MiB", "1-32MiB", ">32MiB"])
+        self.assertEqual(self.order_after(b"s", b"by size"), [">32MiB", "1-32MiB", "<1MiB"])
+        os.write(self.terminal, b"q")
+        self.check_put_back(process)
+
+    def pause(self):
+        self.press(b" ", b"paused")
+        self.frame_with(b"paused")
+        self.output = b""
+
+    def test_a_paused_display_stands_still_until_a_key_means_something(self):
+        self.hold("resnet", 4_000)
+        self.hold("gpt2", 6_000)
+        process = self.in_terminal()
+        self.wait_for_output(b"process 1 of 2")
+        self.pause()
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            self.read_more()
+        self.assertEqual(self.output, b"")
+        os.write(self.terminal, b"zt")  # z means nothing: the one frame that comes is that of t
+        self.assertIn("paused", self.frame_with(b"by tag"))
+        self.assertEqual(self.output.count(HOME), 1)
+        self.output = b""
+        os.write(self.terminal, b">")
+        self.assertIn("paused", self.frame_with(b"process 2 of 2"))
+        self.press(b" ", b"process 2 of 2")
+        self.assertNotIn(b"paused", self.output)
+        os.write(self.terminal, b"q")
+        self.check_put_back(process)
+
+    def test_a_paused_display_is_drawn_again_after_a_stop_and_in_a_new_window(self):
+        self.hold("resnet", 4_000)
+        process = self.in_terminal()
+        self.pause()
+        self.resize(30, 100)
+        process.send_signal(signal.SIGWINCH)
+        self.frame_with(b"paused")
+        self.output = b""
+        process.send_signal(signal.SIGTSTP)
+        self.wait_for_output(LEAVE)
+        deadline = time.monotonic() + PATIENCE
+        while os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG) == (0, 0):
+            self.assertLess(time.monotonic(), deadline)
+        self.output = b""
+        process.send_signal(signal.SIGCONT)
+        self.wait_for_output(ENTER)
+        self.frame_with(b"paused")
+        os.write(self.terminal, b"q")
+        self.check_put_back(process)
+
+    def test_an_end_is_not_put_off_until_the_next_look(self):
+        self.hold("resnet", 100)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = self.in_terminal(every="1h")
+            process.send_signal(number)
+            self.check_put_back(process)
+
+    def screen_after_two_frames(self, columns, rows):
+        deadline = time.monotonic() + PATIENCE
+        while self.output.count(HOME) < 3:
+            self.assertLess(time.monotonic(), deadline, self.output)
+            self.read_more()
+        screen = Screen(columns, rows)
+        screen.feed(codecs.decode(self.output.rsplit(HOME, 1)[0]))
+        return screen
+
+    def test_nothing_leaves_a_narrow_screen(self):
+        # Ideographs take two cells; with an odd number of columns one of them does not fit into what is left.
+        self.hold("resnet", 4_000, "--budget", "4GiB", "--hook", "\u8a18\u61b6\u9ad4" * 6 + ":64MiB:1")
+        for columns, rows in ((1, 1), (10, 3), (15, 30), (16, 30), (40, 12), (300, 60)):
+            with self.subTest(columns=columns, rows=rows):
+                process = self.in_terminal(rows=rows, columns=columns, until=HOME)
+                screen = self.screen_after_two_frames(columns, rows)
+                self.assertTrue(screen.lines[0].startswith("headroom top"[:columns]), screen.lines)
+                self.assertLessEqual(len(screen.lines), rows)
+                os.write(self.terminal, b"q")
+                self.check_put_back(process)
+
+    def test_a_name_commands_no_terminal(self):
+        # ESC, and U+009B as UTF-8, which xterm obeys as it obeys ESC [; a bell; and what makes text run backwards.
+        name = b"ev\x1b[2J\xc2\x9b2J\x07\xe2\x80\xaeil".decode()
+        path = self.write("two.csv", HEADER + f"0,1,allocate,0xa,{100 * MIB},0\n0,2,allocate,0xb,{100 * MIB},0\n")
+        holder = self.start_command("replay", path, "--budget", "192MiB", "--hook", name + ":128MiB:1", "--stop-after", 2,
+                                    "--hold", "1h")
+        self.wait_for(holder, "holding")
+        for arguments in (["ps"], ["ps", "--threads"], ["top", "--once"], ["explain", holder.pid],
+                          ["summary", next(self.flights.glob("*.flight"))]):
+            done = self.run_command(*arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIsNone(COMMANDS.search(done.stdout), (arguments, done.stdout))
+            if arguments[0] != "ps":
+                self.assertIn("ev [2J 2J  il", " ".join(done.stdout.split("\n")), arguments)
+        process = self.in_terminal(holder.pid)
+        self.screen_after_two_frames(120, 40)
+        os.write(self.terminal, b"q")
+        self.check_put_back(process)
 
     def test_signals_put_the_terminal_back(self):
         self.hold("resnet", 100)

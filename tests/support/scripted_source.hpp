@@ -33,6 +33,7 @@ struct Script {
   std::uint64_t now = 1;
   std::uint64_t records = 0;
   std::uint64_t lost = 0;
+  std::uint64_t table_reads = 0;
   bool ended = false;
   bool record = true;    ///< false: operations change the books, and no record of them is ever read
   bool in_table = true;  ///< false: blocks find no slot
@@ -49,7 +50,7 @@ struct Script {
     auto& snapshot = books[cell].snapshot;
     snapshot.cell = cell;
     snapshot.state = flight::LedgerState::open;
-    snapshot.generation = 1;
+    snapshot.generation = std::max<std::uint64_t>(snapshot.generation, 1);
     if (snapshot.name.empty()) snapshot.name = "ledger " + std::to_string(cell);
     return snapshot;
   }
@@ -87,6 +88,7 @@ struct Script {
     made.words[2] = address;
     made.words[3] = bytes;
     made.words[4] = (++of_ledger.number << flight::kBytesBits) | snapshot.allocated;
+    snapshot.operation_number = made.words[4] >> flight::kBytesBits;
     made.words[6] = site;
     if (!in_table) made.words[0] |= flight::kFlagUntracked;
     return made;
@@ -154,6 +156,7 @@ public:
     return ledgers;
   }
   void for_each_live(std::function<void(flight::LiveAllocation const&)> const& visit) const override {
+    ++script_->table_reads;
     for (auto const& slot : script_->live) visit(slot);
   }
   [[nodiscard]] std::optional<flight::DirectoryName> name(std::uint32_t id) const override {

@@ -109,6 +109,8 @@ struct LedgerSnapshot {
   std::uint32_t cell = 0;
   std::uint32_t directory_id = 0;
   std::uint64_t generation = 0;
+  std::uint64_t created_ticks = 0;     ///< when this manager or account began: what is older in its cell is another's; 0 unknown
+  std::uint64_t operation_number = 0;  ///< of the operation that made `allocated` what it is, as in its record; 0 unknown
   LedgerState state = LedgerState::free;
   bool is_device_account = false;
   std::optional<std::uint32_t> parent_cell;  ///< the device account above a manager; absent: none
@@ -280,6 +282,11 @@ struct Event {
     const std::uint64_t step = words[2] & 0xFFU;
     return step < kPolicyStepCount ? static_cast<PolicyStep>(step) : PolicyStep::none;
   }
+  /// … of `begun`: what begins.
+  [[nodiscard]] PolicyStep policy_begins() const noexcept {
+    const std::uint64_t step = (words[2] >> 16) & 0xFFU;
+    return step < kPolicyStepCount ? static_cast<PolicyStep>(step) : PolicyStep::none;
+  }
   /// … the number of the policy: see PolicyStep.
   [[nodiscard]] std::uint8_t policy_kind() const noexcept { return static_cast<std::uint8_t>(words[2] >> 8); }
   /// Of a hook's end.
@@ -345,8 +352,8 @@ struct FoundFlight {
 /// /dev/shm/headroom-<uid> and $XDG_RUNTIME_DIR/headroom.
 [[nodiscard]] std::vector<std::string> flight_folders();
 
-/// The flight files in `folder`, newest first (by modification time, which on tmpfs is when the process started: stores into a mapping
-/// do not move it); a folder that does not exist holds none. Errors: io.
+/// The flight files in `folder`, the process that started last first, as the files say it; where one cannot be read, by its modification
+/// time. A folder that does not exist holds none. Errors: io.
 [[nodiscard]] Result<std::vector<FoundFlight>> find_flights(std::string const& folder);
 
 }  // namespace headroom::flight

@@ -62,8 +62,11 @@ enum class PolicyStep : std::uint8_t {
   checkpoint_failed = 6,  ///< it threw
   recovered = 7,          ///< the request was granted after all; bytes: requested
   gave_up = 8,            ///< it failed for good; bytes: requested
+  /// What may take long begins now, and has a record of its own once it is over; bytes: requested. Word 2, bits 16–23: what begins:
+  /// `waited`, `checkpoint` (whoever runs it), or `none` for a wait for another thread's run of a hook.
+  begun = 9,
 };
-inline constexpr std::size_t kPolicyStepCount = 9;
+inline constexpr std::size_t kPolicyStepCount = 10;
 inline constexpr std::size_t kOomPolicyCount = 4;
 
 //   word 0   63 … 56  55 … 48  47                               0
@@ -120,6 +123,11 @@ struct HookEnd {
 struct HookEndTail {
   static constexpr std::size_t kLedgerFell = 2, kEstimate = 3, kRequested = 4, kShortfall = 5, kLimitNs = 6;
 };
-enum class HookSkip : std::uint64_t { large = 1, busy = 2 };  // overhead above the headroom; running elsewhere for too long
+/// Why a hook did not run on the thread that asked for it (word 6 of hook_skip). For `elsewhere` the hook's cell counts no skip.
+enum class HookSkip : std::uint64_t {
+  large = 1,      ///< its overhead is above the headroom
+  busy = 2,       ///< it was running on another thread, and was still when the wait for it ended; word 7: how long that took
+  elsewhere = 3,  ///< it was running on another thread, and that run, which was waited for, stood for this thread's; as `busy`
+};
 
 }  // namespace headroom::flight

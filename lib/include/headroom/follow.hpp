@@ -17,7 +17,8 @@
 // the order of the ledger.
 //
 // Memory is bounded by Options::memory_bytes: keyframes make every instant reachable in constant time, and the oldest operations are
-// forgotten first. What is live now, and names, come on top.
+// forgotten first. What is live now, and names, come on top, and so do the stories of failures: at most Options::failures of them, with
+// at most 65,536 turns of hooks and steps of policy in all.
 //
 // Ownership: a model owns its source. Thread safety: one thread at a time; models are independent. Errors: as Result, never thrown
 // (but for bad_alloc). Cost: see tests/bench/follow_bench.cpp; poll() costs a program that is followed nothing.
@@ -46,8 +47,11 @@ struct Options {
   /// How long to wait for an operation that others have overtaken, before it counts as missing. A thread that was put to sleep
   /// between its operation and its record is late, not lost.
   std::chrono::milliseconds patience{250};
-  /// Failures whose story is kept.
+  /// Failures whose story is kept; fewer where very much was done about each.
   std::size_t failures = 4096;
+  /// false: allocations and frees are left out, and with them the past of who held what: state_at() knows the present alone
+  /// (Known::not_recorded before), losses() no missing operations. For whoever shows the books, the journal and failures.
+  bool operations = true;
 };
 
 /// One operation on a ledger, as an event log shows it.
@@ -118,8 +122,9 @@ public:
 
   // ── events ──
 
-  /// Oldest first. Those still under way are among them.
-  [[nodiscard]] std::vector<FailureStory> failures() const;
+  /// The last `most` of them, oldest first. Those still under way are among them. Each is a copy with all its texts: who shows a few of
+  /// them at every turn asks for a few.
+  [[nodiscard]] std::vector<FailureStory> failures(std::size_t most = ~std::size_t{0}) const;
   /// Journal events that are kept, between two instants (both inclusive), oldest first: pressure, hooks, budgets, marks, …
   void for_each_journal_event(std::uint64_t begin, std::uint64_t end,
                               std::function<void(flight::Event const&)> const& visit) const;
@@ -141,8 +146,8 @@ class Fleet {
 public:
   explicit Fleet(std::vector<std::string> folders, Options const& options = {});
 
-  /// Looks for new files, polls all models, and lets go of those whose file is gone. A file that cannot be read is left out, and
-  /// named in problems(). Errors: none of the folders could be read.
+  /// Looks for new files, polls all models, and lets go of those whose file is gone. A file that is there and cannot be read is left
+  /// out, and named in problems(). Errors: none of the folders could be read.
   [[nodiscard]] Result<void> poll();
 
   struct Member {

@@ -23,7 +23,7 @@ enum class Known : std::uint8_t {
   partial,       ///< `allocated` is exact; `unattributed_bytes` of it belong to blocks that were never seen
   gap,           ///< the instant lies among records that are lost, or not read yet: the figures are those just before them
   forgotten,     ///< before the kept past: no figures
-  not_recorded,  ///< a device account has no records of its own: only its present figures are known
+  not_recorded,  ///< a device account has no records of its own, and a model may keep none: only present figures are known
   no_ledger,     ///< there is no such ledger
 };
 [[nodiscard]] std::string_view to_string(Known known) noexcept;
@@ -108,7 +108,15 @@ struct SeriesColumn {
 
 // Failures ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-enum class HookResult : std::uint8_t { ran, threw, skipped_large, skipped_busy, running };
+enum class HookResult : std::uint8_t {
+  ran,
+  threw,
+  skipped_large,  ///< it needs more memory for itself than there was
+  skipped_busy,   ///< another thread's run of it was waited for, and did not end in time
+  running,        ///< no end of its run is recorded
+  elsewhere,      ///< another thread's run of it was waited for, and ended: it stood for a run of its own
+};
+[[nodiscard]] std::string_view to_string(HookResult result) noexcept;
 
 /// One hook that was asked about one request.
 struct HookTurnStory {
@@ -120,9 +128,11 @@ struct HookTurnStory {
   std::uint64_t reported = 0;    ///< what it said it freed
   std::uint64_t freed = 0;       ///< what it freed
   std::int64_t ledger_fell = 0;  ///< by how much the ledger's claimed bytes fell meanwhile, whoever did it
+  /// Of its run, or of the wait for another thread's. Of one that is running: how long it had run when that was last noticed; 0 = never.
   std::uint64_t duration_ns = 0;
+  std::uint64_t limit_ns = 0;  ///< its time limit; 0 = not known
   std::uint64_t overhead = 0;  ///< of a hook skipped because it needs more than there is
-  bool overran = false;        ///< it took longer than its limit
+  bool overran = false;        ///< it took longer than its limit, or is running for longer
 };
 
 struct PolicyStory {
@@ -137,7 +147,7 @@ enum class FailureEnd : std::uint8_t {
   failed,     ///< at once: there was nothing to try
   recovered,  ///< granted after all
   gave_up,    ///< failed for good after something was tried
-  under_way,  ///< the records end while it was being dealt with
+  under_way,  ///< the records end while it was being dealt with (`doing`), or have a gap there (`incomplete`)
   observed,   ///< no failure: an observing budget let the request pass
 };
 [[nodiscard]] std::string_view to_string(FailureEnd end) noexcept;
@@ -160,12 +170,21 @@ struct FailureStory {
   std::optional<std::uint64_t> claimed, limit, peak, unspent, device_free;
   bool enforcing = true;
   std::int32_t device_code = 0;
+  // A later try met another error than the refusal: what no memory can mend. Absent: none did.
+  std::optional<ErrorKind> later_kind{};
+  std::optional<Layer> later_layer{};
+  std::int32_t later_code = 0;  ///< of the device; 0 = none
   std::vector<HookTurnStory> hooks{};
   std::vector<PolicyStory> policy{};
   bool inside_hook = false;  ///< asked by a hook or callback, while another request was being dealt with
   /// Largest first, without numbers of allocations: only of a post-mortem's own failure. Otherwise state_at() tells.
   std::vector<TagFigures> holders{};
   FailureEnd end = FailureEnd::failed;
+  /// What was begun last and has not ended, since `doing_since` (0 = not known): `waited` a wait for room, `checkpoint` the callback, or
+  /// a wait for another thread's run of it, `none` a wait for another thread's run of a hook. A hook that runs here stands in `hooks`.
+  std::optional<flight::PolicyStep> doing{};
+  std::uint64_t doing_since = 0;
+  bool incomplete = false;  ///< records of its thread were lost before its end: hooks, policy and end may be missing
 };
 
 /// What a model read, and what it could not.

@@ -91,6 +91,9 @@ public:
 
 /// Follows a view that is open already (of this process, too).
 [[nodiscard]] std::unique_ptr<Source> flight_source(flight::FlightView view);
+/// Of a view over bytes to which nobody writes any more, such as those that came through a pipe: all of it is read at once, and nothing
+/// follows, whatever is known of the process.
+[[nodiscard]] std::unique_ptr<Source> flight_copy_source(flight::FlightView view);
 /// Opens a flight file. Errors: those of FlightView::open.
 [[nodiscard]] Result<std::unique_ptr<Source>> open_flight_source(std::string path);
 

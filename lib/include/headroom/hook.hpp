@@ -8,9 +8,9 @@
 //           the device out of memory though the budget has room. Never for a request that fits. A hook has at most one turn in a
 //           round, and is passed over when its overhead is greater than the headroom of that moment.
 // Thread    The thread that asked. Every hook runs on at most one thread at a time. A thread that needs a hook while it runs
-//           elsewhere waits for that run, at most the hook's time limit, and counts it as the hook's turn; a run that does not end
-//           in time is skipped (`busy`), and the request is tried all the same. Do not assume anything about the caller's own locks:
-//           it may hold some.
+//           elsewhere waits for that run, at most the hook's time limit, and counts it as the hook's turn (recorded as `elsewhere`); a
+//           run that does not end in time is skipped (`busy`), and the request is tried all the same. Do not assume anything about the
+//           caller's own locks: it may hold some.
 // May call  Everything: allocate, free, query, register hooks, remove any hook, itself included, add and remove listeners, change the
 //           budget or the policy. No lock of headroom is held, and no memory is claimed for the request meanwhile. What is requested
 //           inside a hook gets no hooks of its own and fails at once when it does not fit (depth 1). A hook registered inside a round

@@ -37,7 +37,8 @@ struct PostMortemOptions {
   std::uint64_t most_live = ~std::uint64_t{0};  ///< list the largest so many live allocations; the rest is summed up
 };
 
-/// Of this process, to a temporary file beside `path` that is then renamed. The reason is what you like, at most 4,096 bytes of it.
+/// Of this process, to a temporary file beside `path` that is then renamed; links are followed, and what is no regular file, such as a
+/// pipe or a device, is written into. The reason is what you like, at most 4,096 bytes of it.
 /// Errors: invalid_argument (no manager was made yet), unsupported (a forked child), io (with the system's reason).
 [[nodiscard]] Result<void> write_post_mortem(std::string const& path, std::string_view reason, PostMortemOptions options = {});
 
@@ -48,13 +49,15 @@ struct PostMortemOptions {
 [[nodiscard]] Result<void> write_post_mortem(flight::FlightView const& view, int descriptor, std::string_view reason,
                                              PostMortemOptions options = {});
 
-/// What became of the failures for which this process might have written a post-mortem by itself.
+/// What became of the failures for which this process might have written a post-mortem by itself. One that fails inside a hook, a
+/// listener, a checkpoint or another operation belongs to what that stands in, and is skipped.
 struct PostMortemCounts {
   std::uint64_t written = 0;  ///< files, the reduced ones too
   std::uint64_t reduced = 0;  ///< … without events, since there was no room for more
-  std::uint64_t skipped = 0;  ///< less than a minute after the last one, or while another thread wrote, or inside a hook
-  std::uint64_t failed = 0;   ///< no file: see last_error
-  int last_error = 0;         ///< errno of the last failure, 0 = none
+  std::uint64_t skipped =
+      0;  ///< less than a minute after the last one, while another thread wrote, or inside a callback or an operation
+  std::uint64_t failed = 0;  ///< no file: see last_error; the next failure after 5 s tries again
+  int last_error = 0;        ///< errno of the last failure, 0 = none
 };
 [[nodiscard]] PostMortemCounts post_mortem_counts() noexcept;
 

@@ -31,6 +31,7 @@ struct PostMortemDevice {
   std::uint32_t id = 0;
   std::string name, uuid, pci_address;  ///< empty when unknown
   std::int64_t ordinal = -1;            ///< −1 unknown
+  /// As the failing request was told, else as a ledger on it saw them last; how long ago is not recorded.
   std::optional<std::uint64_t> total_bytes, free_bytes, outside_bytes;
 };
 
@@ -38,7 +39,7 @@ struct PostMortemDevice {
 struct PostMortemHookTurn {
   std::uint32_t hook = 0;  ///< directory id
   std::string name;
-  std::string result;  ///< freed, freed_nothing, threw, not_ended, skipped_large, skipped_busy
+  std::string result;  ///< freed, freed_nothing, threw, not_ended, skipped_large, skipped_busy, ran_elsewhere
   bool overran = false;
   std::optional<std::uint64_t> shortfall_bytes, estimate_bytes, reported_bytes, freed_bytes, duration_ns,
       overhead_bytes;  ///< of a skipped one: what it needs to run
@@ -46,6 +47,7 @@ struct PostMortemHookTurn {
 
 struct PostMortemPolicyStep {
   std::string step, policy;
+  std::string begins;  ///< of "begun", which comes last and has not ended: hook_elsewhere, wait, checkpoint
   std::uint64_t duration_ns = 0, bytes = 0;
   bool granted = false;
 };
@@ -77,6 +79,14 @@ struct PostMortemSite {
   std::uint32_t id = 0;
   std::string name;
   std::uint64_t line = 0, live_bytes = 0, live_allocations = 0;
+};
+
+/// What events name besides: marks, LoggingResources, and hooks, tags and ledgers that are no more.
+struct PostMortemName {
+  std::uint32_t id = 0;
+  std::string kind;                     ///< mark, log, hook, tag, ledger
+  std::optional<std::uint64_t> number;  ///< of a log, as its lines carry it
+  std::string name;
 };
 
 struct PostMortemRing {
@@ -115,11 +125,12 @@ struct PostMortem {
   std::vector<flight::InFlightOperation> in_flight;
   std::vector<flight::FirstFailureInfo> first_failures;
   std::vector<PostMortemSite> sites;
+  std::vector<PostMortemName> other_names;
   std::uint64_t live_allocations = 0, live_bytes = 0;  ///< of all, listed or not
   std::vector<flight::LiveAllocation> live;            ///< largest first
   std::vector<flight::Event> events;                   ///< by time
   std::vector<PostMortemLane> lanes;
-  std::map<std::uint32_t, std::string> names;  ///< by directory id: ledgers, tags, hooks, sites, devices
+  std::map<std::uint32_t, std::string> names;  ///< by directory id: ledgers, tags, hooks, sites, devices, marks, logs
 
   [[nodiscard]] flight::ClockMap clock() const { return {ticks_per_second, syncs}; }
   [[nodiscard]] std::string label(std::uint32_t id) const;  ///< "" when there is none

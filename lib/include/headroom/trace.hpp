@@ -19,6 +19,8 @@
 // xz needs, at most 256 MiB) however long the history is; tens of nanoseconds for a record of a plain file.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -103,6 +105,17 @@ private:
 ///   If the free in between was truly lost, its bytes stay live to the end, and `duplicate_allocations` says why;
 /// * a free with another size than its allocation gives back what was allocated;
 /// * 0 bytes at the null pointer hold nothing: their allocations and frees are counted, and never live or unmatched.
+/// Classes of sizes: below 1 MiB, up to 32 MiB, above. What replays tag by, and what is known of who held what in a history.
+inline constexpr std::array<std::string_view, 3> kSizeClasses{"<1MiB", "1-32MiB", ">32MiB"};
+[[nodiscard]] constexpr std::size_t size_class(std::uint64_t bytes) noexcept {
+  return bytes < std::uint64_t{1} << 20U ? 0 : bytes <= std::uint64_t{32} << 20U ? 1 : 2;
+}
+struct SizeClassSum {
+  std::uint64_t bytes = 0;
+  std::uint64_t allocations = 0;
+  friend bool operator==(SizeClassSum const&, SizeClassSum const&) = default;
+};
+
 struct TraceSummary {
   std::uint64_t events = 0;
   std::uint64_t allocations = 0;
@@ -115,8 +128,9 @@ struct TraceSummary {
   std::uint64_t live_bytes = 0;             ///< at the end
   std::uint64_t live_allocations = 0;       ///< at the end
   std::uint64_t threads = 0;
-  std::uint64_t first_time_us = 0;  ///< smallest time of a record, 0 without records
-  std::uint64_t last_time_us = 0;   ///< largest
+  std::uint64_t first_time_us = 0;                          ///< smallest time of a record, 0 without records
+  std::uint64_t last_time_us = 0;                           ///< largest
+  std::array<SizeClassSum, kSizeClasses.size()> at_peak{};  ///< by size_class: who held the peak, when it was first reached
 
   friend bool operator==(TraceSummary const&, TraceSummary const&) = default;
 };

@@ -15,19 +15,17 @@
 #include "base/clock.hpp"
 #include "dump/dump_file.hpp"
 #include "dump/dump_folder.hpp"
+#include "dump/pace.hpp"
 #include "dump/workspace.hpp"
 #include "dump/writer.hpp"
 #include "flight/directory.hpp"
 #include "flight/raw_reads.hpp"
 #include "flight/recorder.hpp"
 #include "guard/callback_scope.hpp"
-#include "guard/checkpoint.hpp"
 #include "manager/failure_observer.hpp"
 
 namespace headroom::dump {
 namespace {
-
-constexpr std::uint64_t kIntervalNs = std::uint64_t{60} * 1'000'000'000;
 
 std::uint64_t monotonic_now() noexcept { return detail::read_monotonic_ns(); }
 
@@ -63,10 +61,10 @@ public:
   }
 
   void failed(manager::FinalFailure const& failure) noexcept override;
+  void passed_over() noexcept override;
   [[nodiscard]] std::string newest_path() const;
 
 private:
-  [[nodiscard]] bool is_due() noexcept;
   void write(manager::FinalFailure const& failure) noexcept;
   [[nodiscard]] bool put_name(FixedPath& name, std::uint64_t sequence, std::string_view suffix) const noexcept;
   void say(FixedPath const& name) const noexcept;
@@ -80,8 +78,7 @@ private:
   bool const is_quiet_;  // HEADROOM_QUIET
   // Exchanged (acquire) by whoever writes, cleared (release) at the end: the members above have one user. Nobody waits for it.
   std::atomic<bool> writing_{false};
-  // CLOCK_MONOTONIC from which on the next one may be written. CAS and load relaxed: it decides only who goes on to writing_.
-  std::atomic<std::uint64_t> next_ns_{0};
+  Pace pace_;
   // Sequence of the newest file, 0 = none. Stored by the writer (release) once the file is there, read by newest_path (acquire).
   std::atomic<std::uint64_t> newest_{0};
   std::uint64_t sequence_ = 0;  // under writing_
@@ -90,28 +87,25 @@ private:
 // Written once, before the observer is told of; read by last_post_mortem. Release and acquire.
 constinit std::atomic<Automatic*> automatic{nullptr};
 
-bool Automatic::is_due() noexcept {
-  const std::uint64_t now = monotonic_now();
-  std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
-  // One try: who loses, loses to another failure of this very moment.
-  return now >= next && next_ns_.compare_exchange_strong(next, now + kIntervalNs, std::memory_order_relaxed);
-}
-
 void Automatic::failed(manager::FinalFailure const& failure) noexcept {
   // A child's books are a copy that nobody looks at, and its folder is the parent's.
   if (flight::in_forked_child()) return;
-  // What a hook or a checkpoint asks for in vain is a part of the failure that it tries to prevent: that one is to be told of.
-  if (guard::inside_hook() || guard::inside_checkpoint() || !is_due() || writing_.exchange(true, std::memory_order_acquire)) {
-    counts.skipped.fetch_add(1, std::memory_order_relaxed);
-    return;
+  // What a hook, a listener or a checkpoint asks for in vain is a part of the failure that it stands in: that one is to be told of.
+  if (guard::inside_callback() || !pace_.take_turn(monotonic_now()) || writing_.exchange(true, std::memory_order_acquire)) {
+    return passed_over();
   }
   write(failure);
   writing_.store(false, std::memory_order_release);
 }
 
+void Automatic::passed_over() noexcept {
+  if (!flight::in_forked_child()) counts.skipped.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Automatic::write(manager::FinalFailure const& failure) noexcept {
   const QuietWriting quiet;
-  const auto fail = [](int error) {
+  const auto fail = [this](int error) {
+    pace_.turn_failed(monotonic_now());
     counts.failed.fetch_add(1, std::memory_order_relaxed);
     counts.last_error.store(error, std::memory_order_relaxed);
   };
@@ -194,7 +188,7 @@ void start() noexcept {
     automatic.store(made.get(), std::memory_order_release);
     manager::observe_failures(*made.release());
   } catch (...) {
-    return;  // no memory for a few hundred bytes: then there will be none for what comes
+    return;  // no memory for a post-mortem, which keeps some paths besides its workspace: the program does without
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include <poll.h>
 #include <unistd.h>
 
 namespace headroom::dump {
@@ -21,7 +22,7 @@ protected:
   ~ByteSink() = default;
 };
 
-/// Goes on after interruptions and half writes. The descriptor stays its owner's.
+/// Goes on after interruptions and half writes, and waits where there is no room yet. The descriptor stays its owner's.
 class DescriptorSink final : public ByteSink {
 public:
   explicit DescriptorSink(int descriptor) noexcept : descriptor_{descriptor} {}
@@ -29,6 +30,7 @@ public:
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
+      if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && waits_for_room()) continue;
       if (written < 0) return errno;
       if (written == 0) return EIO;  // POSIX leaves it open for files that are not regular: it would go on for ever
       bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -37,6 +39,12 @@ public:
   }
 
 private:
+  /// Of a descriptor that is not to block, such as a terminal that another program left so. What is wrong with it, write() says.
+  [[nodiscard]] bool waits_for_room() const noexcept {
+    pollfd waiting{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+    return poll(&waiting, 1, -1) >= 0 || errno == EINTR;
+  }
+
   int descriptor_;
 };
 

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 namespace headroom::dump {
@@ -40,10 +37,10 @@ private:
   std::size_t count_ = 0;
 };
 
-int open_new(int folder, char const* name) noexcept {
+int open_above_standard(int folder, char const* name, int flags) noexcept {
   const AboveStandard others;
   for (;;) {
-    const int descriptor = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int descriptor = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0600);
     if (descriptor >= 0 || errno != EINTR) return descriptor;
   }
 }
@@ -71,36 +68,18 @@ FileOutcome fill(int descriptor, WriteRequest const& request, Workspace& workspa
 
 }  // namespace
 
-QuietWriting::QuietWriting() noexcept : errno_before_{errno} {
-  static_cast<void>(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_));
-  sigset_t pending;
-  sigset_t wanted;
-  sigset_t before;
-  sigemptyset(&pending);
-  sigemptyset(&wanted);
-  sigaddset(&wanted, SIGXFSZ);
-  was_pending_ = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
-  masked_ = pthread_sigmask(SIG_BLOCK, &wanted, &before) == 0 && sigismember(&before, SIGXFSZ) == 0;
-}
-
-QuietWriting::~QuietWriting() {
-  sigset_t wanted;
-  sigemptyset(&wanted);
-  sigaddset(&wanted, SIGXFSZ);
-  if (!was_pending_) {
-    const timespec at_once{};
-    while (sigtimedwait(&wanted, nullptr, &at_once) < 0 && errno == EINTR) {
-    }
-  }
-  if (masked_) static_cast<void>(pthread_sigmask(SIG_UNBLOCK, &wanted, nullptr));
-  static_cast<void>(pthread_setcancelstate(cancel_state_, nullptr));
-  errno = errno_before_;
+int write_into(char const* name, WriteRequest const& request, Workspace& workspace) noexcept {
+  const QuietWriting quiet;
+  const int descriptor = open_above_standard(AT_FDCWD, name, O_TRUNC);
+  if (descriptor < 0) return errno;
+  const int error = write_once(descriptor, request, workspace);
+  return close(descriptor) != 0 && errno != EINTR && error == 0 ? errno : error;
 }
 
 FileOutcome write_file(int folder, char const* temporary, char const* name, WriteRequest const& request,
                        Workspace& workspace) noexcept {
   const QuietWriting quiet;
-  const int descriptor = open_new(folder, temporary);
+  const int descriptor = open_above_standard(folder, temporary, O_CREAT | O_EXCL | O_NOFOLLOW);
   if (descriptor < 0) return {.error = errno};
   FileOutcome outcome = fill(descriptor, request, workspace);
   // Some file systems tell only here that there was no room. After EINTR the descriptor is gone all the same.

@@ -43,6 +43,24 @@ void for_each_entry(int folder, std::span<char> scratch, Visit const& visit) noe
   }
 }
 
+/// <program>.<pid>.<8 digits of the run>.<sequence><suffix>, and nothing that a person has named.
+bool is_own_name(std::string_view name) noexcept {
+  for (const std::string_view suffix : {kTemporarySuffix, kSuffix}) {
+    if (!name.ends_with(suffix)) continue;
+    name.remove_suffix(suffix.size());
+    const auto take_last = [&](std::string_view digits) {
+      const std::size_t dot = name.rfind('.');
+      const std::string_view part = dot == std::string_view::npos ? std::string_view{} : name.substr(dot + 1);
+      const bool good = !part.empty() && part.find_first_not_of(digits) == std::string_view::npos;
+      name = name.substr(0, good ? dot : 0);
+      return good ? part.size() : 0;
+    };
+    constexpr std::string_view kDecimal = "0123456789";
+    return take_last(kDecimal) != 0 && take_last("0123456789abcdef") == 8 && take_last(kDecimal) != 0 && !name.empty();
+  }
+  return false;
+}
+
 std::int64_t ns_of(timespec const& time) noexcept { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
 constexpr int kMostRemovals = 256;  // of one call: the next dump goes on
@@ -122,7 +140,7 @@ void keep_to_caps(int folder, std::string_view newest, FolderCaps const& caps, s
     for_each_entry(folder, scratch, [&](char const* name) {
       const std::string_view text{name};
       const bool is_temporary = text.ends_with(kTemporarySuffix);
-      if (!is_temporary && !text.ends_with(kSuffix)) return;
+      if (!is_own_name(text)) return;
       struct stat found{};
       if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(found.st_mode) || found.st_uid != geteuid()) return;
       const std::int64_t changed = ns_of(found.st_mtim);

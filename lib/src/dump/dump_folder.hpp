@@ -42,7 +42,8 @@ struct FolderCaps {
   std::uint64_t bytes = std::uint64_t{512} << 20;
 };
 
-/// Removes this user's oldest dumps, whatever program's, until the folder keeps to the caps; never `newest`. Temporary files that a
+/// Removes this user's oldest dumps, whatever program's, until the folder keeps to the caps; never `newest`, and nothing that is not
+/// named as programs name their own: what somebody else has put there stays, and counts for nothing. Temporary files that a
 /// killed program left an hour ago go too. `scratch` is what the folder is listed into, 4 KiB at least.
 void keep_to_caps(int folder, std::string_view newest, FolderCaps const& caps, std::span<char> scratch) noexcept;
 

@@ -138,6 +138,14 @@ void take_lists(Fields const& top, PostMortem& dump) {
     fields.number("live_allocations", site.live_allocations);
     dump.names[site.id] = site.name;
   });
+  top.objects("names", [&](Fields const& fields) {
+    auto& name = dump.other_names.emplace_back();
+    fields.number("id", name.id);
+    fields.text("kind", name.kind);
+    fields.number("number", name.number);
+    fields.text("name", name.name);
+    dump.names[name.id] = name.name;
+  });
   top.object("live", [&](Fields const& fields) {
     fields.number("allocations", dump.live_allocations);
     fields.number("bytes", dump.live_bytes);

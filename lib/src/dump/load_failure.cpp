@@ -50,6 +50,7 @@ void take_failure(Fields const& fields, PostMortemFailure& failure) {
   fields.objects("policy_steps", [&](Fields const& step) {
     auto& into = failure.policy_steps.emplace_back();
     step.text("step", into.step);
+    step.text("begins", into.begins);
     step.text("policy", into.policy);
     step.number("duration_ns", into.duration_ns);
     step.number("bytes", into.bytes);

@@ -114,6 +114,7 @@ void take_ledgers(Fields const& top, PostMortem& dump) {
     fields.number("cell", ledger.cell);
     fields.number("id", ledger.directory_id);
     fields.number("generation", ledger.generation);
+    fields.number("created_ticks", ledger.created_ticks);
     fields.text("name", ledger.name);
     dump.names[ledger.directory_id] = ledger.name;
     std::string kind;

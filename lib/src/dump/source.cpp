@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <set>
+#include <map>
 #include <utility>
 
 #include <headroom/post_mortem_reader.hpp>
@@ -20,9 +20,10 @@ enum class PolicyNumber : std::uint8_t {};  // the place of its word
 constexpr std::uint8_t kUnknownPolicy = std::numeric_limits<std::uint8_t>::max();
 
 [[nodiscard]] HookResult result_of(std::string_view word) noexcept {
-  constexpr std::array<std::pair<std::string_view, HookResult>, 4> kWords{{{"threw", HookResult::threw},
+  constexpr std::array<std::pair<std::string_view, HookResult>, 5> kWords{{{"threw", HookResult::threw},
                                                                            {"skipped_large", HookResult::skipped_large},
                                                                            {"skipped_busy", HookResult::skipped_busy},
+                                                                           {"ran_elsewhere", HookResult::elsewhere},
                                                                            {"not_ended", HookResult::running}}};
   auto const* const found = std::ranges::find(kWords, word, &std::pair<std::string_view, HookResult>::first);
   return found == kWords.end() ? HookResult::ran : found->second;
@@ -68,6 +69,10 @@ constexpr std::uint8_t kUnknownPolicy = std::numeric_limits<std::uint8_t>::max()
                            .overran = turn.overran});
   }
   for (auto const& step : failure.policy_steps) {
+    if (step.step == dump::word_of(dump::kPolicyStepWords, flight::PolicyStep::begun)) {
+      story.doing = dump::value_of<flight::PolicyStep>(dump::kBegunWords, step.begins);
+      continue;
+    }
     auto const policy = dump::value_of<PolicyNumber>(dump::kPolicyWords, step.policy);
     story.policy.push_back(
         {.step = dump::value_of<flight::PolicyStep>(dump::kPolicyStepWords, step.step).value_or(flight::PolicyStep::none),
@@ -83,7 +88,9 @@ constexpr std::uint8_t kUnknownPolicy = std::numeric_limits<std::uint8_t>::max()
 class PostMortemSource final : public follow::Source {
 public:
   PostMortemSource(PostMortem dump, std::string title) : dump_{std::move(dump)}, title_{std::move(title)} {
-    for (auto const& site : dump_.sites) sites_.insert(site.id);
+    for (auto const& site : dump_.sites) kinds_[site.id] = flight::EntryKind::site;
+    for (auto const& name : dump_.other_names)
+      kinds_[name.id] = name.kind == "mark" ? flight::EntryKind::mark : flight::EntryKind::log;
     for (auto const& event : dump_.events) newest_ticks_ = std::max(newest_ticks_, event.ticks);
     for (auto const& live : dump_.live) newest_ticks_ = std::max(newest_ticks_, live.ticks);
     for (auto const& sync : dump_.syncs) newest_ticks_ = std::max(newest_ticks_, sync.ticks);
@@ -129,7 +136,8 @@ public:
     auto const found = dump_.names.find(id);
     if (found == dump_.names.end()) return std::nullopt;
     flight::DirectoryName name;
-    name.kind = sites_.contains(id) ? flight::EntryKind::site : flight::EntryKind::none;
+    auto const kind = kinds_.find(id);
+    name.kind = kind == kinds_.end() ? flight::EntryKind::none : kind->second;
     name.label = found->second;
     return name;
   }
@@ -164,7 +172,7 @@ private:
 
   PostMortem dump_;
   std::string title_;
-  std::set<std::uint32_t> sites_;
+  std::map<std::uint32_t, flight::EntryKind> kinds_;  // of sites, marks and logs
   std::uint64_t newest_ticks_ = 0;
   std::uint64_t accepted_ = 0, lost_ = 0, recorded_ = 0;
   bool was_read_ = false;

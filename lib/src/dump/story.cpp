@@ -7,107 +7,92 @@ namespace {
 
 using flight::EventKind;
 
-/// How deep each thread is in hooks. A lane has one thread, or a few that share it: those beyond the table count as outside.
-class HookDepths {
-public:
-  [[nodiscard]] bool is_inside(std::uint32_t thread) const noexcept {
-    return std::ranges::any_of(depths_, [&](Depth const& one) { return one.depth != 0 && one.thread == thread; });
-  }
-  void begin(std::uint32_t thread) noexcept {
-    Depth* free = nullptr;
-    for (Depth& one : depths_) {
-      if (one.depth == 0) {
-        free = &one;
-      } else if (one.thread == thread) {
-        ++one.depth;
-        return;
-      }
-    }
-    if (free != nullptr) *free = {.thread = thread, .depth = 1};
-  }
-  /// One that was begun before the ring's oldest record changes nothing.
-  void end(std::uint32_t thread) noexcept {
-    for (Depth& one : depths_) {
-      if (one.depth != 0 && one.thread == thread) --one.depth;
-    }
-  }
-
-private:
-  struct Depth {
-    std::uint32_t thread = 0;
-    std::uint32_t depth = 0;
-  };
-  std::array<Depth, 16> depths_{};
-};
-
-/// The newest refusal of one ring that was met outside of hooks.
-struct Newest {
-  std::optional<Story> story;
+/// One request in one ring.
+struct Found {
+  std::uint32_t lane = 0;
+  std::uint32_t thread = 0;
+  std::uint64_t number = 0;
   std::uint64_t ticks = 0;
-
-  void take(std::uint32_t lane, std::uint64_t number, RecordWords const& words) noexcept {
-    story = Story{.lane = lane, .first = number, .end = number + 1, .thread = thread_of(words), .refusal = words, .tail = {}};
-    ticks = words[1];
-  }
 };
 
-bool is_wanted(StoryWanted const& wanted, RecordWords const& words) noexcept {
-  return (!wanted.thread || *wanted.thread == thread_of(words)) && (!wanted.requested || *wanted.requested == words[2]);
+bool is_refusal(RecordWords const& words) noexcept { return kind_of(words) == EventKind::refusal && !continues(words); }
+
+std::uint64_t begin_of(flight::LaneRingReader const& ring, bool quiet) noexcept {
+  return quiet ? ring.oldest_quiet() : ring.oldest();
 }
 
-Newest newest_in(flight::LaneRingReader const& ring, std::uint32_t lane, StoryWanted const& wanted) noexcept {
-  Newest newest;
-  HookDepths hooks;
-  const std::uint64_t begin = wanted.quiet ? ring.oldest_quiet() : ring.oldest();
-  for_each_record(ring, begin, ring.written(), wanted.quiet, [&](std::uint64_t number, RecordWords const& words) {
-    if (wanted.thread && thread_of(words) != *wanted.thread) return true;
-    switch (kind_of(words)) {
-      case EventKind::hook_begin: hooks.begin(thread_of(words)); break;
-      case EventKind::hook_end:
-        if (!continues(words)) hooks.end(thread_of(words));
-        break;
-      case EventKind::refusal:
-        // What a hook asked for in vain is the hook's affair.
-        if (!continues(words) && !hooks.is_inside(thread_of(words)) && is_wanted(wanted, words)) newest.take(lane, number, words);
-        break;
-      default: break;
-    }
-    return true;
-  });
+/// The newest refusal of all, whatever led to it.
+std::optional<Found> newest_refusal(flight::MappedFlight const& mapped, bool quiet) noexcept {
+  std::optional<Found> newest;
+  for (std::uint32_t lane = 0; lane < mapped.lanes().size(); ++lane) {
+    const auto ring = mapped.ring(lane, flight::Ring::journal);
+    for_each_record(ring, begin_of(ring, quiet), ring.written(), quiet, [&](std::uint64_t number, RecordWords const& words) {
+      if (is_refusal(words) && (!newest || words[1] >= newest->ticks)) newest = {lane, thread_of(words), number, words[1]};
+      return true;
+    });
+  }
   return newest;
 }
 
-/// Up to the record that says what became of it, or the thread's next refusal.
-void find_end(flight::LaneRingReader const& ring, bool quiet, Story& story) noexcept {
-  std::uint64_t hook_depth = 0;
-  for_each_record(ring, story.first + 1, ring.written(), quiet, [&](std::uint64_t number, RecordWords const& words) {
-    const EventKind kind = kind_of(words);
-    if (kind == EventKind::refusal && continues(words) && number == story.first + 1) {
-      story.tail = words;
-      story.end = number + 1;
+/// `aside`: those that were set aside on the way.
+std::optional<std::uint64_t> request_of_thread(flight::MappedFlight const& mapped, std::uint32_t lane, std::uint32_t thread,
+                                               StoryWanted const& wanted, SetAside& aside) noexcept {
+  const auto ring = mapped.ring(lane, flight::Ring::journal);
+  const std::uint64_t end = ring.written();
+  for (;;) {
+    Roads roads{mapped.header().ticks_per_second, aside, wanted.request};
+    for_each_record(ring, begin_of(ring, wanted.quiet), end, wanted.quiet, [&](std::uint64_t number, RecordWords const& words) {
+      if (thread_of(words) == thread) static_cast<void>(roads.take(number, words));
       return true;
-    }
-    if (thread_of(words) != story.thread) return true;
-    if (kind == EventKind::refusal && !continues(words) && hook_depth == 0) return false;
-    if (kind == EventKind::hook_begin) ++hook_depth;
-    if (kind == EventKind::hook_end && !continues(words) && hook_depth > 0) --hook_depth;
-    story.end = number + 1;
-    if (kind != EventKind::policy || hook_depth > 0) return true;
-    const auto step = static_cast<flight::PolicyStep>(words[2] & 0xFFU);
-    return step != flight::PolicyStep::gave_up && step != flight::PolicyStep::recovered;
-  });
+    });
+    // Ends: there is room for so many.
+    if (roads.aside().count() == aside.count()) return roads.newest();
+    aside = roads.aside();
+  }
+}
+
+/// Reads the refusal again: it may be overwritten by now.
+std::optional<Story> begin_story(flight::MappedFlight const& mapped, std::uint32_t lane, std::uint32_t thread,
+                                 std::uint64_t number, bool quiet) noexcept {
+  std::optional<Story> story;
+  for_each_record(
+      mapped.ring(lane, flight::Ring::journal), number, number + 2, quiet, [&](std::uint64_t found, RecordWords const& words) {
+        if (found == number) {
+          story = Story{
+              .lane = lane, .first = number, .end = number + 1, .thread = thread, .refusal = words, .tail = {}, .aside = {}};
+        } else if (story && kind_of(words) == EventKind::refusal && continues(words)) {
+          story->tail = words;
+          story->end = found + 1;
+        }
+        return true;
+      });
+  return story;
 }
 
 }  // namespace
 
 std::optional<Story> find_story(flight::MappedFlight const& mapped, StoryWanted const& wanted) noexcept {
-  Newest newest;
-  for (std::uint32_t lane = 0; lane < mapped.lanes().size(); ++lane) {
-    const Newest here = newest_in(mapped.ring(lane, flight::Ring::journal), lane, wanted);
-    if (here.story && (!newest.story || here.ticks > newest.ticks)) newest = here;
+  std::optional<Story> story;
+  const auto look_at = [&](std::uint32_t lane, std::uint32_t thread) {
+    SetAside aside;
+    const auto number = request_of_thread(mapped, lane, thread, wanted, aside);
+    if (!number) return;
+    auto here = begin_story(mapped, lane, thread, *number, wanted.quiet);
+    if (here) here->aside = aside;
+    if (here && (!story || here->refusal[1] > story->refusal[1])) story = here;
+  };
+  if (wanted.thread) {
+    for (std::uint32_t lane = 0; lane < mapped.lanes().size(); ++lane) look_at(lane, *wanted.thread);
+  } else if (const auto newest = newest_refusal(mapped, wanted.quiet)) {
+    look_at(newest->lane, newest->thread);
   }
-  if (newest.story) find_end(mapped.ring(newest.story->lane, flight::Ring::journal), wanted.quiet, *newest.story);
-  return newest.story;
+  if (!story) return story;
+  std::uint64_t end = story->end;
+  story->end = mapped.ring(story->lane, flight::Ring::journal).written();
+  for_each_of_story(mapped, *story, wanted.quiet,
+                    [&](std::uint64_t number, RecordWords const& /*words*/, bool /*ended*/) { end = std::max(end, number + 1); });
+  story->end = end;
+  return story;
 }
 
 }  // namespace headroom::dump

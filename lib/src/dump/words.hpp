@@ -54,7 +54,11 @@ static_assert(kEventKindWords[static_cast<std::size_t>(flight::EventKind::write_
 
 inline constexpr std::array<std::string_view, flight::kPolicyStepCount> kPolicyStepWords{
     "none",      "retried", "waited", "reservation_given", "checkpoint", "checkpoint_shared", "checkpoint_failed",
-    "recovered", "gave_up"};
+    "recovered", "gave_up", "begun"};
+/// What can begin, by its step: a wait for another thread's run of a hook, a wait for room, the checkpoint callback.
+inline constexpr std::array<std::string_view, 5> kBegunWords{"hook_elsewhere", "", "wait", "", "checkpoint"};
+static_assert(static_cast<std::size_t>(flight::PolicyStep::waited) == 2 &&
+              static_cast<std::size_t>(flight::PolicyStep::checkpoint) == 4);
 inline constexpr std::array<std::string_view, flight::kOomPolicyCount> kPolicyWords{"fail", "retry_after_free", "wait_and_retry",
                                                                                     "checkpoint_and_fail"};
 inline constexpr std::array<std::string_view, 6> kInFlightWords{"none",      "allocating", "freeing",

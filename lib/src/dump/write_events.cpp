@@ -43,6 +43,8 @@ bool Writer::next_record(std::uint32_t ring) noexcept {
     const auto outcome = is_quiet() ? reader.read_quiet(state.cursor, state.words) : reader.read(state.cursor, state.words);
     if (outcome == flight::RingRead::nothing) return false;  // head went back: damage
     if (outcome != flight::RingRead::accepted) continue;
+    // A writer that laps the reader makes it skip, beyond what was to be read too.
+    if (state.cursor.next > state.end) return false;
     state.number = state.cursor.next - 1;
     return true;
   }

@@ -1,7 +1,9 @@
 // The failure: what was asked for, who said no with which figures, what the hooks and the policy did about it.
 #include "base/checked.hpp"
+#include "dump/shortened.hpp"
 #include "dump/words.hpp"
 #include "dump/writer.hpp"
+#include "flight/emit.hpp"
 #include "flight/raw_reads.hpp"
 
 namespace headroom::dump {
@@ -12,16 +14,17 @@ namespace {
 
 constexpr std::uint32_t kLayersInResult = 64;  // result field: 0 = good, else (kind + 1) · 64 + layer
 
-std::uint32_t field(RecordWords const& words, unsigned shift, std::uint64_t mask) noexcept {
-  return static_cast<std::uint32_t>((words[5] >> shift) & mask);
-}
-std::uint32_t tag_of(RecordWords const& words) noexcept { return field(words, 0, 0xFFFF); }
-std::uint32_t ledger_of(RecordWords const& words) noexcept { return field(words, 16, 0xFFF); }
-std::uint32_t hook_of(RecordWords const& words) noexcept { return field(words, 28, 0xFFF); }
-std::uint32_t result_of(RecordWords const& words) noexcept { return field(words, 40, 0xFFF); }
-
 std::string_view kind_word(std::uint32_t result) noexcept {
   return to_string(static_cast<ErrorKind>(result / kLayersInResult - 1));
+}
+/// None: the error does not say how much was asked for.
+std::optional<RefusedRequest> request_of(KnownFailure const& failure) noexcept {
+  if (!failure.error.requested) return std::nullopt;
+  return RefusedRequest{.bytes = *failure.error.requested,
+                        .site = failure.site,
+                        .ledger = failure.ledger_cell & 0xFFFU,  // as much of it as a record has
+                        .tag = failure.tag & 0xFFFFU,
+                        .result = flight::pack_result(failure.error.kind, failure.error.layer)};
 }
 std::string_view layer_word(std::uint32_t result) noexcept { return to_string(static_cast<Layer>(result % kLayersInResult)); }
 
@@ -29,10 +32,10 @@ std::string_view layer_word(std::uint32_t result) noexcept { return to_string(st
 
 void Writer::write_failure() noexcept {
   const bool known = request_.failure != nullptr;
-  StoryWanted wanted{.thread = {}, .requested = {}, .quiet = is_quiet()};
+  StoryWanted wanted{.thread = {}, .request = {}, .quiet = is_quiet()};
   if (known) {
     wanted.thread = request_.failure->thread;
-    wanted.requested = request_.failure->error.requested;
+    wanted.request = request_of(*request_.failure);
   }
   const auto story = find_story(mapped_, wanted);
   if (!known && !story) return;  // nothing failed, or it is so long ago that only first_failures knows of it
@@ -66,7 +69,7 @@ void Writer::write_known_failure(KnownFailure const& failure) noexcept {
   write_optional_id("site", failure.site);
   write_label("site_name", failure.site);
   json_.member("thread", failure.thread);
-  json_.member("message", std::string_view{failure.error.message});
+  json_.member("message", shortened(failure.error.message));
   write_figures(failure.error);
 }
 
@@ -89,7 +92,7 @@ void Writer::write_figures(Error const& error) noexcept {
   for (Holder const& holder : error.holders) {
     if (holder.tag == nullptr || holder.bytes == 0) continue;
     json_.begin_object(Shape::flat);
-    json_.member("name", std::string_view{holder.tag[0] == '\0' ? "untagged" : holder.tag});
+    json_.member("name", shortened(holder.tag[0] == '\0' ? "untagged" : holder.tag));
     json_.member("bytes", holder.bytes);
     json_.end_object();
   }
@@ -131,7 +134,7 @@ void Writer::write_turns(Story const& story) noexcept {
     if (begun || end != nullptr) write_turn(begun ? &*begun : nullptr, end);
     begun.reset();
   };
-  for_each_of_story(story, [&](RecordWords const& words) {
+  for_each_of_story(mapped_, story, is_quiet(), [&](std::uint64_t /*number*/, RecordWords const& words, bool /*ended*/) {
     const EventKind kind = kind_of(words);
     if (kind == EventKind::hook_begin) {
       end_turn(nullptr);
@@ -172,34 +175,51 @@ void Writer::write_turn(RecordWords const* begin, RecordWords const* end) noexce
 }
 
 void Writer::write_skip(RecordWords const& words) noexcept {
-  const bool busy = words[6] == static_cast<std::uint64_t>(flight::HookSkip::busy);
+  const auto why = static_cast<flight::HookSkip>(words[6]);
   json_.begin_object(Shape::flat);
   json_.member("hook", hook_of(words));
   write_label("name", hook_of(words));
   json_.member("shortfall_bytes", words[2]);
   json_.member("overhead_bytes", words[3]);
   json_.member("headroom_bytes", words[4]);
-  json_.member_word("result", busy ? "skipped_busy" : "skipped_large");
+  if (why != flight::HookSkip::large) json_.member("duration_ns", words[7] >> 32);
+  json_.member_word("result", why == flight::HookSkip::elsewhere ? "ran_elsewhere"
+                              : why == flight::HookSkip::busy    ? "skipped_busy"
+                                                                 : "skipped_large");
   json_.end_object();
 }
 
-/// What became of the request, as far as the steps say.
+void Writer::write_policy_step(RecordWords const& words) noexcept {
+  const auto step = static_cast<flight::PolicyStep>(words[2] & 0xFFU);
+  json_.begin_object(Shape::flat);
+  json_.member_word("step", word_of(kPolicyStepWords, step));
+  if (step == flight::PolicyStep::begun) json_.member_word("begins", word_of(kBegunWords, (words[2] >> 16) & 0xFFU));
+  json_.member_word("policy", word_of(kPolicyWords, (words[2] >> 8) & 0xFFU));
+  json_.member("duration_ns", words[3]);
+  json_.member("bytes", words[4]);
+  json_.member("granted", result_of(words) == 0);
+  json_.end_object();
+}
+
+/// What became of the request, as far as the steps say. What was begun is a step of its own only when nothing tells of its end.
 std::string_view Writer::write_policy_steps(Story const& story) noexcept {
   std::string_view outcome = "unknown";
+  std::optional<RecordWords> begun;
   json_.begin_array("policy_steps");
-  for_each_of_story(story, [&](RecordWords const& words) {
-    if (kind_of(words) != EventKind::policy) return;
+  for_each_of_story(mapped_, story, is_quiet(), [&](std::uint64_t /*number*/, RecordWords const& words, bool /*ended*/) {
+    const EventKind kind = kind_of(words);
+    if (kind == EventKind::hook_begin || kind == EventKind::hook_skip || kind == EventKind::policy) begun.reset();
+    if (kind != EventKind::policy) return;
     const auto step = static_cast<flight::PolicyStep>(words[2] & 0xFFU);
-    json_.begin_object(Shape::flat);
-    json_.member_word("step", word_of(kPolicyStepWords, step));
-    json_.member_word("policy", word_of(kPolicyWords, (words[2] >> 8) & 0xFFU));
-    json_.member("duration_ns", words[3]);
-    json_.member("bytes", words[4]);
-    json_.member("granted", result_of(words) == 0);
-    json_.end_object();
+    if (step == flight::PolicyStep::begun) {
+      begun = words;
+      return;
+    }
+    write_policy_step(words);
     if (step == flight::PolicyStep::recovered) outcome = "granted_after_all";
     if (step == flight::PolicyStep::gave_up) outcome = "failed";
   });
+  if (begun) write_policy_step(*begun);
   json_.end_array();
   return outcome;
 }

@@ -35,17 +35,27 @@ void Writer::write_ledgers() noexcept {
   json_.end_array();
 }
 
+/// False: there is none, or it changed hands at every try, which is counted.
+bool Writer::read_ledger(std::uint32_t cell, LedgerSnapshot& ledger, std::size_t& tags) noexcept {
+  for (int i = 0; i < kGenerationTries; ++i) {
+    ledger = LedgerSnapshot{};
+    std::uint64_t left_out = 0;
+    if (!flight::read_books(mapped_, cell, ledger)) return false;
+    tags = sum_tags_of(ledger, left_out);
+    flight::read_words(mapped_, cell, ledger);
+    if (StdAtomics::load_acquire(mapped_.ledgers()[cell].generation) != ledger.generation) continue;
+    tags_left_out_ += left_out;
+    return true;
+  }
+  ++ledgers_left_out_;
+  return false;
+}
+
 void Writer::write_ledger(std::uint32_t cell) noexcept {
   auto const& words = mapped_.ledgers()[cell];
   LedgerSnapshot ledger;
   std::size_t tags = 0;
-  for (int i = 0; i < kGenerationTries; ++i) {
-    ledger = LedgerSnapshot{};
-    if (!flight::read_books(mapped_, cell, ledger)) return;
-    tags = sum_tags_of(ledger);
-    flight::read_words(mapped_, cell, ledger);
-    if (StdAtomics::load_acquire(words.generation) == ledger.generation) break;
-  }
+  if (!read_ledger(cell, ledger, tags)) return;
   const auto operations = std::ranges::find(work_.operations, flight::InFlight::none, &flight::InFlightOperation::operation);
   ledger.in_flight_bytes = flight::in_flight_bytes(std::span{work_.operations.begin(), operations}, mapped_.ledgers(), cell);
 
@@ -53,6 +63,7 @@ void Writer::write_ledger(std::uint32_t cell) noexcept {
   json_.member("cell", cell);
   json_.member("id", ledger.directory_id);
   json_.member("generation", ledger.generation);
+  json_.member("created_ticks", ledger.created_ticks);
   write_label("name", ledger.directory_id);
   json_.member_word("kind", ledger.is_device_account ? "device_account" : "manager");
   json_.member_word("state", word_of(kLedgerStateWords, ledger.state));
@@ -180,13 +191,18 @@ void Writer::write_counters(flight::CounterSums const& counters) noexcept {
 
 // Into work_.tags, largest first. Open tags always; closed ones only while their ledger is closed too: the id of a reopened ledger is
 // the parent of old tags as well.
-std::size_t Writer::sum_tags_of(LedgerSnapshot const& ledger) noexcept {
+std::size_t Writer::sum_tags_of(LedgerSnapshot const& ledger, std::uint64_t& left_out) noexcept {
   std::size_t count = 0;
   if (ledger.directory_id == 0) return 0;
-  for (std::uint32_t id = 1; id < places_ && count < work_.tags.size(); ++id) {
+  for (std::uint32_t id = 1; id < places_; ++id) {
     Place const& place = work_.places[id];
     if (place.kind != EntryKind::tag || place.parent != ledger.directory_id || place.cell >= flight::kTagCells) continue;
-    if (place.open || ledger.state == flight::LedgerState::closed) work_.tags[count++] = {.id = id, .cell = place.cell};
+    if (!place.open && ledger.state != flight::LedgerState::closed) continue;
+    if (count < work_.tags.size()) {
+      work_.tags[count++] = {.id = id, .cell = place.cell};
+    } else {
+      ++left_out;
+    }
   }
   const auto tags = work_.tags.first(count);
   flight::Word const& peak_word = mapped_.ledgers()[ledger.cell].peak;

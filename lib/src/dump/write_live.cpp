@@ -1,6 +1,8 @@
-// Call sites with what they hold, and every live allocation, largest first.
+// Call sites with what they hold, other names, and every live allocation, largest first.
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <string_view>
 
 #include "dump/words.hpp"
 #include "dump/writer.hpp"
@@ -20,6 +22,30 @@ void Writer::write_sites() noexcept {
     json_.member("line", name.number);
     json_.member("live_bytes", work_.sites[id].bytes);
     json_.member("live_allocations", work_.sites[id].blocks);
+    json_.end_object();
+  }
+  json_.end_array();
+}
+
+// What events name besides: marks by id, logs by the number that their lines carry; hooks, tags and ledgers that are no more.
+void Writer::write_names() noexcept {
+  constexpr std::array<std::string_view, 8> kKinds{"", "", "ledger", "tag", "hook", "", "mark", "log"};
+  static_assert(kKinds[static_cast<std::size_t>(flight::EntryKind::hook)] == "hook");
+  static_assert(kKinds[static_cast<std::size_t>(flight::EntryKind::log)] == "log");
+  json_.begin_array("names");
+  for (std::uint32_t id = 1; id < places_; ++id) {
+    const auto kind = work_.places[id].kind;
+    const auto number = static_cast<std::size_t>(kind);
+    if (number >= kKinds.size() || kKinds[number].empty()) continue;
+    flight::RawName name;
+    if (!flight::read_name(mapped_, id, name) || name.kind != kind) continue;
+    const bool is_listed_elsewhere = kind != flight::EntryKind::mark && kind != flight::EntryKind::log;
+    if (is_listed_elsewhere && name.state == flight::EntryState::open) continue;
+    json_.begin_object(Shape::flat);
+    json_.member("id", id);
+    json_.member_word("kind", kKinds[number]);
+    if (kind == flight::EntryKind::log) json_.member("number", name.number);
+    json_.member("name", text_of(name.label));
     json_.end_object();
   }
   json_.end_array();

@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/pci_address.hpp"
+#include "dump/shortened.hpp"
 #include "dump/words.hpp"
 #include "dump/writer.hpp"
 #include "flight/raw_reads.hpp"
@@ -36,9 +37,16 @@ Writer::Writer(WriteRequest const& request, Workspace& workspace, JsonStream& js
   flight::FileHeader const& header = mapped_.header();
   std::size_t count = 0;
   work_.syncs[count++] = {header.start_ticks, header.start_monotonic_ns, header.start_realtime_ns};
-  for (std::uint32_t i = 0; i < mapped_.clock_syncs().size() && count < work_.syncs.size(); ++i) {
-    if (auto const sync = flight::read_sync(mapped_, i)) work_.syncs[count++] = *sync;
+  for (std::uint32_t i = 0; i < mapped_.clock_syncs().size(); ++i) {
+    auto const sync = flight::read_sync(mapped_, i);
+    if (!sync) continue;
+    if (count < work_.syncs.size()) {
+      work_.syncs[count++] = *sync;
+    } else {
+      ++syncs_left_out_;
+    }
   }
+  lanes_left_out_ = mapped_.lanes().size() - std::min<std::uint64_t>(mapped_.lanes().size(), work_.operations.size());
   count = flight::arrange_syncs(work_.syncs.first(count));
   // A damaged header may say 0; a tick of a nanosecond is as good as any other then.
   clock_ = {.ticks_per_second = header.ticks_per_second == 0 ? kNsPerSecond : header.ticks_per_second,
@@ -58,6 +66,7 @@ void Writer::write() noexcept {
   write_in_flight();
   write_first_failures();
   write_sites();
+  write_names();
   write_live();
   if (wants_events()) write_events();
   write_lanes();
@@ -155,7 +164,7 @@ void Writer::write_process() noexcept {
   json_.member("format_minor", header.abi_minor);
   json_.end_object();
   json_.begin_object("flight_file", Shape::flat);
-  json_.member("path", std::string_view{mapped_.name()});
+  json_.member("path", shortened(mapped_.name()));
   json_.member_word("backing", static_cast<flight::Backing>(header.backing) == flight::Backing::anonymous ? "anonymous" : "file");
   json_.member("bytes", header.file_bytes);
   json_.member("was_shrunk", header.file_bytes < header.wanted_bytes);
@@ -227,16 +236,39 @@ void Writer::write_device(std::uint32_t id) noexcept {
     json_.member("pci_address", text_of(text));
   }
   if (name.number <= 0x7FFF'FFFFU) json_.member("ordinal", name.number);
-  // As any ledger on it saw them last.
-  const auto cells = mapped_.ledgers();
-  for (std::uint32_t cell = 0; cell < cells.size(); ++cell) {
-    if (load(cells[cell].device_id) != id || load(cells[cell].device_total) == 0) continue;
-    json_.member("total_bytes", load(cells[cell].device_total) - 1);
-    if (const std::uint64_t free = load(cells[cell].device_free); free != 0) json_.member("free_bytes", free - 1);
-    if (const std::uint64_t outside = load(cells[cell].device_outside); outside != 0) json_.member("outside_bytes", outside - 1);
-    break;
-  }
+  write_memory_of_device(id);
   json_.end_object();
+}
+
+// What the failing request was told, else what a ledger saw last: the failing one's, an open one's, at last a closed one's.
+void Writer::write_memory_of_device(std::uint32_t id) noexcept {
+  const auto cells = mapped_.ledgers();
+  const auto knows = [&](std::uint32_t cell) { return load(cells[cell].device_id) == id && load(cells[cell].device_total) != 0; };
+  std::optional<std::uint32_t> known;
+  const auto prefer = [&](std::uint32_t cell) {
+    if (!known && cell < cells.size() && knows(cell)) known = cell;
+  };
+  if (KnownFailure const* const failure = request_.failure; failure != nullptr && failure->ledger_cell < cells.size()) {
+    Error const& error = failure->error;
+    if (load(cells[failure->ledger_cell].device_id) == id && error.device_free && error.device_total) {
+      json_.member("total_bytes", *error.device_total);
+      json_.member("free_bytes", *error.device_free);
+      json_.member_if("outside_bytes", error.device_outside);
+      return;
+    }
+    prefer(failure->ledger_cell);
+  }
+  for (const bool open : {true, false}) {
+    for (std::uint32_t cell = 0; cell < cells.size(); ++cell) {
+      if ((StdAtomics::load_acquire(cells[cell].state) == static_cast<std::uint64_t>(flight::LedgerState::open)) == open)
+        prefer(cell);
+    }
+  }
+  if (!known) return;
+  flight::LedgerCell const& cell = cells[*known];
+  json_.member("total_bytes", load(cell.device_total) - 1);
+  if (const std::uint64_t free = load(cell.device_free); free != 0) json_.member("free_bytes", free - 1);
+  if (const std::uint64_t outside = load(cell.device_outside); outside != 0) json_.member("outside_bytes", outside - 1);
 }
 
 void Writer::write_label(std::string_view name, std::uint32_t id) noexcept {
@@ -249,12 +281,17 @@ void Writer::write_optional_id(std::string_view name, std::uint32_t id) noexcept
 }
 
 void Writer::write_end() noexcept {
-  const bool whole = live_busy_ == 0 && slots_left_out_ == 0 && places_left_out_ == 0 && request_.events_left_out.empty();
+  const bool whole = live_busy_ == 0 && slots_left_out_ == 0 && places_left_out_ == 0 && syncs_left_out_ == 0 &&
+                     lanes_left_out_ == 0 && tags_left_out_ == 0 && ledgers_left_out_ == 0 && request_.events_left_out.empty();
   json_.begin_object("end", Shape::flat);
   json_.member_word("status", whole ? "complete" : "partial");
   json_.member("live_being_written", live_busy_);
   json_.member("slots_left_out", slots_left_out_);
   json_.member("names_left_out", places_left_out_);
+  json_.member("syncs_left_out", syncs_left_out_);
+  json_.member("lanes_left_out", lanes_left_out_);
+  json_.member("tags_left_out", tags_left_out_);
+  json_.member("ledgers_left_out", ledgers_left_out_);
   json_.member("events_listed", events_listed_);
   json_.member("events_recorded", events_recorded_);
   json_.end_object();

@@ -62,12 +62,14 @@ private:
   void write_clock() noexcept;
   void write_devices() noexcept;
   void write_device(std::uint32_t id) noexcept;
+  void write_memory_of_device(std::uint32_t id) noexcept;
   void write_ledgers() noexcept;
   void write_ledger(std::uint32_t cell) noexcept;
+  [[nodiscard]] bool read_ledger(std::uint32_t cell, flight::LedgerSnapshot& ledger, std::size_t& tags) noexcept;
   void write_books(flight::LedgerSnapshot const& ledger) noexcept;
   void write_tallies(flight::LedgerSnapshot const& ledger) noexcept;
   void write_guard(flight::GuardTallies const& guard) noexcept;
-  std::size_t sum_tags_of(flight::LedgerSnapshot const& ledger) noexcept;
+  std::size_t sum_tags_of(flight::LedgerSnapshot const& ledger, std::uint64_t& left_out) noexcept;
   void write_tags(std::size_t count, std::uint64_t peak) noexcept;
   void write_counters(flight::CounterSums const& counters) noexcept;
   void write_hooks() noexcept;
@@ -80,18 +82,11 @@ private:
   void write_turns(Story const& story) noexcept;
   void write_turn(RecordWords const* begin, RecordWords const* end) noexcept;
   void write_skip(RecordWords const& words) noexcept;
+  void write_policy_step(RecordWords const& words) noexcept;
   std::string_view write_policy_steps(Story const& story) noexcept;
-  /// visit(words) for the records of the story's thread behind the refusal.
-  template <class Visit>
-  void for_each_of_story(Story const& story, Visit const& visit) noexcept {
-    const auto ring = mapped_.ring(story.lane, flight::Ring::journal);
-    for_each_record(ring, story.first + 1, story.end, is_quiet(), [&](std::uint64_t /*number*/, RecordWords const& words) {
-      if (thread_of(words) == story.thread) visit(words);
-      return true;
-    });
-  }
   void write_first_failures() noexcept;
   void write_sites() noexcept;
+  void write_names() noexcept;
   void write_live() noexcept;
   void write_live_row(flight::LiveAllocation const& allocation) noexcept;
   void write_events() noexcept;
@@ -116,7 +111,7 @@ private:
   std::uint64_t places_left_out_ = 0;
   std::size_t live_listed_ = 0;  // keys in work_.live
   std::uint64_t live_count_ = 0, live_bytes_ = 0, live_busy_ = 0;
-  std::uint64_t slots_left_out_ = 0;
+  std::uint64_t slots_left_out_ = 0, syncs_left_out_ = 0, lanes_left_out_ = 0, tags_left_out_ = 0, ledgers_left_out_ = 0;
   std::uint64_t events_listed_ = 0, events_recorded_ = 0;
   bool in_own_process_ = false;
 };

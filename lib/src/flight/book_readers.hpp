@@ -19,7 +19,8 @@ struct LedgerBytes {
   std::uint64_t claimed = 0;
   std::uint64_t allocated = 0;
   std::uint64_t peak = 0;
-  std::uint64_t peak_word = 0;  ///< as loaded: tells which peak it was
+  std::uint64_t peak_word = 0;         ///< as loaded: tells which peak it was
+  std::uint64_t operation_number = 0;  ///< of the operation that made `allocated` what it is
 };
 
 inline constexpr int kClaimTries = 64;
@@ -41,6 +42,7 @@ template <class Atomics>
   }
   LedgerBytes bytes;
   bytes.allocated = alloc & kBytesMask;
+  bytes.operation_number = alloc >> kBytesBits;
   bytes.claimed = std::max(claim & kBytesMask, bytes.allocated);
   // After alloc, and the larger is shown: a thread raises peak only after it raised alloc.
   bytes.peak_word = Atomics::load_acquire(peak_word);

@@ -1,5 +1,4 @@
 // check_flight(): ledgers, live allocations, and the balance between them.
-#include <algorithm>
 #include <vector>
 
 #include <headroom/byte_size.hpp>
@@ -24,9 +23,7 @@ struct Sums {
 class Books {
 public:
   Books(MappedFlight const& mapped, CheckFindings& findings)
-      : mapped_{mapped}, findings_{findings}, cells_{mapped.ledgers()}, sums_(cells_.size()) {
-    names_ = std::min<std::uint64_t>(load(mapped.header().directory_used), mapped.directory().size());
-  }
+      : mapped_{mapped}, findings_{findings}, cells_{mapped.ledgers()}, sums_(cells_.size()), names_{names_in_use(mapped)} {}
 
   void run() {
     sum_in_flight();
@@ -74,8 +71,10 @@ private:
     expect_name(tag_ledger & 0xFFFFU, &slot.tag_ledger, what("the tag"));
     expect_name(site, &slot.site_thread, what("the site"));
     auto const cell = (tag_ledger >> 16) & 0xFFFU;
-    auto const is_known = cell < cells_.size() && load(cells_[static_cast<std::uint32_t>(cell)].state) != 0;
-    findings_.expect(is_known || cell >= cells_.size(), &slot.tag_ledger, [&] {
+    // Of the living, the block may have been freed meanwhile, and its manager have gone: the slot, cleared before, then says so.
+    auto const is_known =
+        cell >= cells_.size() || load(cells_[static_cast<std::uint32_t>(cell)].state) != 0 || load(slot.state) != state;
+    findings_.expect(is_known, &slot.tag_ledger, [&] {
       return what("the ledger") + " is " + std::to_string(cell) + ", which is free; expected one that is open or closed";
     });
     // A ledger without a cell has a number beyond the table.
@@ -83,6 +82,7 @@ private:
   }
 
   void expect_name(std::uint64_t id, Word const* at, std::string const& what) {
+    if (id >= names_) names_ = names_in_use(mapped_);  // of the living, more may have been made since
     findings_.expect(id < names_, at, [&] {
       return what + " is name " + std::to_string(id) + "; expected one below " + std::to_string(names_) + ", or 0";
     });
@@ -139,7 +139,7 @@ private:
   CheckFindings& findings_;
   Table<LedgerCell> cells_;
   std::vector<Sums> sums_;
-  std::uint64_t names_ = 0;
+  std::uint64_t names_;
 };
 
 }  // namespace

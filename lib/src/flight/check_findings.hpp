@@ -3,6 +3,7 @@
 // Thread safety: none, one check is one thread's. Cost: texts are made only for findings that are kept.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,14 +40,18 @@ public:
            [&] { return std::string{name} + " is " + std::to_string(value) + "; expected at most " + std::to_string(most); });
   }
 
+  /// Zero-padded text that ends within its field.
+  void expect_end(std::string_view field, void const* at, std::string_view name) {
+    expect(field.find('\0') != std::string_view::npos, at,
+           [&] { return std::string{name} + " is " + in_quotes(field) + " without an end; expected a zero at its end"; });
+  }
   /// Zero-padded UTF-8 that ends within its field.
   void expect_text(std::string_view field, void const* at, std::string_view name) {
+    expect_end(field, at, name);
     auto const end = field.find('\0');
+    if (end == std::string_view::npos) return;
     auto const text = field.substr(0, end);
-    expect(end != std::string_view::npos && valid_utf8(text) == text, at, [&] {
-      return std::string{name} + " is " + in_quotes(text) +
-             (end == std::string_view::npos ? " without an end; expected a zero at its end" : "; expected valid UTF-8");
-    });
+    expect(valid_utf8(text) == text, at, [&] { return std::string{name} + " is " + in_quotes(text) + "; expected valid UTF-8"; });
   }
 
   [[nodiscard]] FlightCheck& result() noexcept { return check_; }
@@ -56,6 +61,13 @@ private:
   std::size_t most_;
   FlightCheck check_;
 };
+
+/// Names are below it, and 0 names nothing. Of the living it grows: whoever holds an id that was published after an older look at this
+/// (each is stored release, and after this word) looks again before he judges.
+[[nodiscard]] inline std::uint64_t names_in_use(MappedFlight const& mapped) noexcept {
+  // Acquire: entries below it were begun before.
+  return std::min<std::uint64_t>(StdAtomics::load_acquire(mapped.header().directory_used), mapped.directory().size());
+}
 
 /// Ledgers, live allocations, and the balance between them.
 void check_books(MappedFlight const& mapped, CheckFindings& findings);

@@ -74,7 +74,8 @@ std::uint32_t sites_used = 0;
 std::bitset<kTagCells> tag_cells;
 std::uint32_t named_cells = 0;  // of them: all but those of an `other`
 
-// Names from outside come through valid_utf8 first. A site's is the compiler's text, cut wherever it ends: readers mend that.
+// Names from outside come through valid_utf8 first. A site's is the compiler's text, in whatever encoding the source has: readers mend
+// that.
 void store_label(DirectoryEntry& entry, std::string_view clean) noexcept {
   char text[kLabelBytes] = {};
   clean.copy(text, kLabelBytes - 1);
@@ -152,8 +153,15 @@ struct SiteLabel {
                                         std::string_view{site.function_name()}}) {
       used += part.copy(text + used, kLabelBytes - 1 - used);
     }
+    if (used == kLabelBytes - 1) drop_half_character();
   }
   [[nodiscard]] std::string_view view() const noexcept { return {text, used}; }
+  // Where the label ends, a character of more than one byte may be cut.
+  void drop_half_character() noexcept {
+    std::size_t start = used - 1;
+    while (start != 0 && (static_cast<unsigned char>(text[start]) & 0xC0U) == 0x80U) --start;
+    if (utf8_character_length({text + start, used - start}) == 0) used = start;
+  }
   char text[kLabelBytes] = {};
   std::size_t used = 0;
 };

@@ -1,59 +1,44 @@
-// Which flight files lie in a folder. Only names are judged here: what a file holds is FlightView's business.
+// Which flight files lie in a folder. Only names are judged here: what a file holds is FlightView's business, but for the start of its
+// process, by which they are sorted.
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <headroom/flight_reader.hpp>
 
-#include "base/utf8.hpp"
+#include "flight/file_head.hpp"
+#include "flight/flight_name.hpp"
+#include "flight/open_file.hpp"
 #include "flight/safe_folder.hpp"
 
 namespace headroom::flight {
 namespace {
 
-constexpr std::string_view kSuffix = ".flight";
-constexpr std::size_t kRunDigits = 16;
-
-/// The part behind the last dot, which is cut off together with the dot; nothing when there is no dot.
-std::optional<std::string_view> cut_last_part(std::string_view& name) noexcept {
-  auto const dot = name.rfind('.');
-  if (dot == std::string_view::npos) return std::nullopt;
-  auto const part = name.substr(dot + 1);
-  name = name.substr(0, dot);
-  return part;
-}
-
-template <class T>
-bool is_number(std::string_view text, int base, T& value) noexcept {
-  auto const* const end = text.data() + text.size();
-  auto const [stop, error] = std::from_chars(text.data(), end, value, base);
-  return error == std::errc{} && stop == end;
-}
-
-/// `<program>.<pid>.<run>.flight`, read from the right since a program's name may hold dots. A name that begins with a dot is a
-/// file that its writer has not finished.
-std::optional<FoundFlight> parse_name(std::string_view name) {
-  if (name.starts_with('.') || !name.ends_with(kSuffix)) return std::nullopt;
-  name.remove_suffix(kSuffix.size());
-  auto const run = cut_last_part(name);
-  auto const pid = cut_last_part(name);
-  if (!run || !pid || name.empty()) return std::nullopt;
-  FoundFlight found;
-  std::uint64_t run_number = 0;
-  if (run->size() != kRunDigits || !is_number(*run, 16, run_number) || !is_number(*pid, 10, found.pid)) return std::nullopt;
-  found.program = valid_utf8(name);
-  found.run = *run;
-  return found;
-}
+constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 struct Dated {
   std::int64_t seconds, nanoseconds;
   FoundFlight flight;
 };
+
+/// When the process started, as its file says. The file's own time is no answer: it is moved when the process is first seen dead.
+std::optional<std::uint64_t> start_realtime_ns(std::string const& path) {
+  Descriptor const fd{::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  auto const head = fd.get() < 0 ? std::nullopt : read_head(fd.get());
+  return head && head->start.realtime_ns != 0 ? std::optional{head->start.realtime_ns} : std::nullopt;
+}
+
+Dated dated_flight(FoundFlight flight, struct stat const& status) {
+  if (auto const start = start_realtime_ns(flight.path)) {
+    return {static_cast<std::int64_t>(*start / kNsPerSecond), static_cast<std::int64_t>(*start % kNsPerSecond),
+            std::move(flight)};
+  }
+  return {status.st_mtim.tv_sec, status.st_mtim.tv_nsec, std::move(flight)};
+}
 
 }  // namespace
 
@@ -64,13 +49,13 @@ Result<std::vector<FoundFlight>> find_flights(std::string const& folder) {
   std::error_code error;
   std::vector<Dated> dated;
   for (fs::directory_iterator entry{folder, error}, end; !error && entry != end; entry.increment(error)) {
-    auto flight = parse_name(entry->path().filename().native());
+    auto flight = parse_flight_name(entry->path().filename().native());
     if (!flight) continue;
     flight->path = entry->path().native();
     struct stat status{};
     // Not followed: a link is no flight file. Gone meanwhile: its process ended.
     if (::lstat(flight->path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    dated.push_back({status.st_mtim.tv_sec, status.st_mtim.tv_nsec, std::move(*flight)});
+    dated.push_back(dated_flight(std::move(*flight), status));
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     return fail(ErrorKind::io, Layer::request, folder + ": cannot list: " + error.message());

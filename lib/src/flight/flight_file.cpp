@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -73,6 +74,8 @@ std::string file_name(FileRequest const& request) {
   return program + suffix;
 }
 
+std::string temporary_name(std::string const& name) { return "." + name + ".new"; }
+
 // The file under a temporary name, locked and mapped; "" or what failed.
 std::string make_file(FileRequest const& request, FolderChoice const& folder, FlightMemory& memory) {
   Sizes sizes = request.sizes;
@@ -80,22 +83,26 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   memory.geometry = geometry_for(sizes);
   const std::string name = file_name(request);
   memory.path = folder.path + "/" + name;
-  memory.temporary_path = folder.path + "/." + name + ".new";
+  const std::string temporary = temporary_name(name);
+  memory.temporary_path = folder.path + "/" + temporary;
   const mode_t mode = request.group_readable ? 0640 : 0600;
-  const int fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  const int fd = openat(folder.fd, temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (fd < 0) return memory.temporary_path + ": " + std::strerror(errno);
-  if (request.group_readable) static_cast<void>(fchmod(fd, mode));  // whatever the umask says: the group was asked for by name
+  // At once: whoever is stopped for a minute on the way must not find his file tidied away.
+  memory.alive_by = try_lock_alive(fd) ? AliveBy::ofd_lock : AliveBy::pid_and_boot;
+  // Whatever the umask says: the group was asked for by name, and a file that its owner cannot write looks like one of the dead.
+  static_cast<void>(fchmod(fd, mode));
 
   const auto give_up = [&](int error) {
     close(fd);
-    unlinkat(folder.fd, ("." + name + ".new").c_str(), 0);
+    unlinkat(folder.fd, temporary.c_str(), 0);
     return memory.temporary_path + ": " + std::strerror(error);
   };
   // A sparse file would end in SIGBUS at a store long after the start.
   if (const int error = reserve(fd, memory.geometry.bytes); error != 0) return give_up(error);
   // Mapped through an open of its own: a mapping keeps its open file, and with it the lock, until the memory is torn down, and with
   // several threads that is up to 150 ms after a killed process was waited for (seen on Linux 6.18).
-  const int mapping_fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  const int mapping_fd = openat(folder.fd, temporary.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (mapping_fd < 0) return give_up(errno);
   void* mapped = mmap(nullptr, memory.geometry.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mapping_fd, 0);
   const int map_error = errno;
@@ -103,9 +110,9 @@ std::string make_file(FileRequest const& request, FolderChoice const& folder, Fl
   if (mapped == MAP_FAILED) return give_up(map_error);
   memory.base = static_cast<std::byte*>(mapped);
   memory.fd = fd;
-  memory.reading_fd = openat(folder.fd, ("." + name + ".new").c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  memory.reading_fd = openat(folder.fd, temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  memory.folder_fd = folder.fd;
   memory.backing = Backing::file;
-  memory.alive_by = try_lock_alive(fd) ? AliveBy::ofd_lock : AliveBy::pid_and_boot;
   return {};
 }
 
@@ -124,10 +131,9 @@ FlightMemory make_flight_memory(FileRequest const& request, std::string& notice)
     const FolderChoice folder = open_safe_folder(request.group_readable, first);
     append_problem(problem, folder.problem);
     if (folder.fd < 0) break;
-    remove_stale_files(folder.path);
+    remove_stale_files(folder.fd);
     FlightMemory memory;
     const std::string failed = make_file(request, folder, memory);
-    close(folder.fd);
     if (failed.empty()) {
       if (request.group_readable && !folder.group_can_look) {
         notice =
@@ -135,6 +141,7 @@ FlightMemory make_flight_memory(FileRequest const& request, std::string& notice)
       }
       return memory;
     }
+    close(folder.fd);
     append_problem(problem, failed);
     first = folder.index;
   }
@@ -144,10 +151,12 @@ FlightMemory make_flight_memory(FileRequest const& request, std::string& notice)
 
 void publish_file(FlightMemory& memory, std::string& notice) {
   if (memory.backing != Backing::file) return;
-  if (std::rename(memory.temporary_path.c_str(), memory.path.c_str()) != 0) {
+  const std::string name = memory.path.substr(memory.path.rfind('/') + 1);
+  if (renameat(memory.folder_fd, temporary_name(name).c_str(), memory.folder_fd, name.c_str()) != 0) {
     notice = "the flight file keeps its temporary name " + memory.temporary_path + " (" + std::strerror(errno) + ")";
     memory.path = memory.temporary_path;
   }
+  close(std::exchange(memory.folder_fd, -1));
 }
 
 }  // namespace headroom::flight

@@ -25,6 +25,7 @@ struct FlightMemory {
   AliveBy alive_by = AliveBy::ofd_lock;
   int fd = -1;                 ///< holds the lock that says "alive"; −1 for anonymous memory
   int reading_fd = -1;         ///< a second, read-only open: what a forked child maps, so that its mapping does not hold the lock
+  int folder_fd = -1;          ///< until publish_file: the folder that was checked, whatever lies at its path by then
   std::string temporary_path;  ///< until publish_file
   std::string path;
 };
@@ -33,7 +34,7 @@ struct FlightMemory {
 /// smaller one is said by the header alone.
 [[nodiscard]] FlightMemory make_flight_memory(FileRequest const& request, std::string& notice);
 
-/// Gives a complete file its name. On failure the memory goes on under its temporary name, which readers ignore.
+/// Gives a complete file its name, and the folder back. On failure the memory goes on under its temporary name, which readers ignore.
 void publish_file(FlightMemory& memory, std::string& notice);
 
 }  // namespace headroom::flight

@@ -11,44 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "flight/open_file.hpp"
+
 namespace headroom::flight {
 namespace {
 
 tl::unexpected<Error> io_error(std::string const& path, std::string_view what, int error) {
   return fail(ErrorKind::io, Layer::request, path + ": " + std::string{what} + ": " + std::system_category().message(error));
-}
-
-/// Closes on every way out until somebody takes it.
-class Descriptor {
-public:
-  explicit Descriptor(int fd) noexcept : fd_{fd} {}
-  Descriptor(Descriptor const&) = delete;
-  Descriptor& operator=(Descriptor const&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] int take() noexcept { return std::exchange(fd_, -1); }
-
-private:
-  int fd_;
-};
-
-/// All of `into` from the start of the file; false with errno, or with errno 0 when the file is shorter.
-bool read_start(int fd, std::span<std::byte> into) noexcept {
-  std::size_t done = 0;
-  while (done < into.size()) {
-    auto const got = ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(done));
-    if (got > 0) {
-      done += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      errno = 0;
-      return false;
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -80,7 +49,7 @@ Result<std::shared_ptr<MappedFlight const>> MappedFlight::open(std::string path)
   if (size < sizeof(FileHeader)) return too_short(size, path);
 
   std::array<std::byte, sizeof(FileHeader)> header{};
-  if (!read_start(fd.get(), header)) return errno == 0 ? too_short(size, path) : io_error(path, "cannot read", errno);
+  if (!read_at(fd.get(), 0, header)) return errno == 0 ? too_short(size, path) : io_error(path, "cannot read", errno);
   auto const layout = check_layout(header, size, path);
   if (!layout) return tl::unexpected<Error>{layout.error()};
 

@@ -40,10 +40,16 @@ ProcessIdentity identify_process() {
   identity.program = read_text("/proc/self/comm");
   identity.command = read_text("/proc/self/cmdline");
   std::ranges::replace(identity.command, '\0', ' ');
-  identity.boot_id = read_text("/proc/sys/kernel/random/boot_id");
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) == 0) identity.host = host;
+  identity.boot_id = boot_id();
+  identity.host = host_name();
   return identity;
+}
+
+std::string boot_id() { return read_text("/proc/sys/kernel/random/boot_id"); }
+
+std::string host_name() {
+  char host[256] = {};
+  return gethostname(host, sizeof host - 1) == 0 ? host : "";
 }
 
 }  // namespace headroom::flight

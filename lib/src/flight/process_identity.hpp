@@ -16,4 +16,8 @@ struct ProcessIdentity {
 
 [[nodiscard]] ProcessIdentity identify_process();
 
+/// Which machine this is, and since which start of it, as the header of a flight file says it. Empty when the system does not tell.
+[[nodiscard]] std::string boot_id();
+[[nodiscard]] std::string host_name();
+
 }  // namespace headroom::flight

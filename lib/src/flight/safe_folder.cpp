@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,17 +13,17 @@
 namespace headroom::flight {
 namespace {
 
-// "" when `fd` is a folder that only we (and, if asked for, our group's readers) can use.
-std::string distrust(int fd, bool group_readable) {
+// "" when `fd` is a folder in which only we can change anything, and at most our group can look.
+std::string distrust(int fd) {
   struct stat info{};
   if (fstat(fd, &info) != 0) return std::strerror(errno);
   if (info.st_uid != geteuid())
     return "it belongs to user " + std::to_string(info.st_uid) + ", expected " + std::to_string(geteuid());
-  const mode_t forbidden = group_readable ? 0027 : 0077;
-  if ((info.st_mode & forbidden) != 0) {
+  constexpr mode_t kForbidden = 0027;
+  if ((info.st_mode & kForbidden) != 0) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(info.st_mode & 07777));
-    return std::string{"its mode is "} + mode + ", expected " + (group_readable ? "0750" : "0700");
+    return std::string{"its mode is "} + mode + ", expected 0700 or 0750";
   }
   if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return std::strerror(errno);
   return {};
@@ -30,6 +32,13 @@ std::string distrust(int fd, bool group_readable) {
 bool can_group_look(int fd) noexcept {
   struct stat info{};
   return fstat(fd, &info) == 0 && (info.st_mode & 0050) == 0050;
+}
+
+// As it is where nobody knows the current folder.
+std::string absolute(std::string const& folder) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(folder, error);
+  return error ? folder : path.string();
 }
 
 }  // namespace
@@ -47,14 +56,14 @@ FolderChoice open_safe_folder(bool group_readable, std::size_t first) {
   FolderChoice choice;
   auto const folders = folder_candidates();
   for (choice.index = first; choice.index < folders.size(); ++choice.index) {
-    auto const& folder = folders[choice.index];
+    const std::string folder = absolute(folders[choice.index]);
     std::string problem;
     const mode_t mode = group_readable ? 0750 : 0700;
     const bool made = mkdir(folder.c_str(), mode) == 0;
     if (!made && errno != EEXIST) problem = std::strerror(errno);
     const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0) {
-      problem = distrust(fd, group_readable);
+      problem = distrust(fd);
       if (problem.empty()) {
         // The umask may have taken the group's rights away, which it did not mean to: they were asked for by name.
         if (made) static_cast<void>(fchmod(fd, mode));

@@ -147,6 +147,7 @@ bool read_books(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot&
     return false;
   ledger.state = static_cast<LedgerState>(state);
   ledger.generation = load(cell.generation);
+  ledger.created_ticks = load(cell.created_ticks);
   ledger.directory_id = id_in(cell.directory_id);
   ledger.counters = sum_counters(mapped, index);
   ledger.live_allocations = checked_sub(ledger.counters.allocations, ledger.counters.frees).value_or(0);
@@ -161,6 +162,7 @@ void read_words(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot&
   ledger.claimed = bytes.claimed;
   ledger.allocated = bytes.allocated;
   ledger.peak = bytes.peak;
+  ledger.operation_number = bytes.operation_number;
   // A returned block leaves the pending word before it leaves `allocated`: what is above it is an older or a broken figure.
   if (ledger.is_device_account) ledger.pending_free_bytes = std::min(load(cell.pending_free_bytes), ledger.allocated);
 }

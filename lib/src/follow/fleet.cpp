@@ -1,9 +1,20 @@
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <headroom/follow.hpp>
 
 namespace headroom::follow {
+namespace {
+
+/// For certain: not where nobody may look.
+bool is_gone(std::string const& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found;
+}
+
+}  // namespace
 
 Fleet::Fleet(std::vector<std::string> folders, Options const& options) : folders_{std::move(folders)}, options_{options} {}
 
@@ -36,7 +47,7 @@ Result<void> Fleet::poll() {
     auto model = Model::open_flight(file.path, options_);
     if (!model) {
       // A process that ends while we look takes its file along: nothing to complain about.
-      if (model.error().kind != ErrorKind::io) problems_.push_back(model.error().to_string());
+      if (!is_gone(file.path)) problems_.push_back(model.error().to_string());
       continue;
     }
     members.push_back({.path = file.path, .model = std::move(*model)});

@@ -11,19 +11,22 @@ namespace {
 
 class FlightSource final : public Source {
 public:
-  explicit FlightSource(flight::FlightView view)
-      : view_{std::move(view)}, reader_{view_, flight::EventReader::Start::zero}, shares_our_clock_{has_our_clock()} {}
+  explicit FlightSource(flight::FlightView view, bool is_copy)
+      : view_{std::move(view)},
+        reader_{view_, flight::EventReader::Start::zero},
+        is_copy_{is_copy},
+        shares_our_clock_{has_our_clock()} {}
 
   [[nodiscard]] SourceKind kind() const override { return SourceKind::flight; }
   [[nodiscard]] std::string title() const override { return view_.path(); }
 
   [[nodiscard]] Result<void> read(News& news) override {
     // Asked first: what a process wrote before it died is all there then.
-    auto const is_dead = view_.liveness() == flight::Liveness::dead;
+    auto const is_final = is_copy_ || view_.liveness() == flight::Liveness::dead;
     auto const first = news.events.size();
-    reader_.poll(news.events, news.gaps, is_dead);
+    reader_.poll(news.events, news.gaps, is_final);
     for (auto i = first; i < news.events.size(); ++i) newest_ticks_ = std::max(newest_ticks_, news.events[i].ticks);
-    news.ended = is_dead;
+    news.ended = is_final;
     return {};
   }
 
@@ -54,13 +57,18 @@ private:
 
   flight::FlightView view_;
   flight::EventReader reader_;
+  bool is_copy_;
   bool shares_our_clock_;
   std::uint64_t newest_ticks_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Source> flight_source(flight::FlightView view) { return std::make_unique<FlightSource>(std::move(view)); }
+std::unique_ptr<Source> flight_source(flight::FlightView view) { return std::make_unique<FlightSource>(std::move(view), false); }
+
+std::unique_ptr<Source> flight_copy_source(flight::FlightView view) {
+  return std::make_unique<FlightSource>(std::move(view), true);
+}
 
 Result<std::unique_ptr<Source>> open_flight_source(std::string path) {
   auto view = flight::FlightView::open(std::move(path));

@@ -58,17 +58,18 @@ void Journal::add(flight::Event const& event) {
   }
 }
 
-Journal::Limit Journal::limit_at(std::uint32_t ledger, std::uint64_t ticks, Limit const& now) const {
+Journal::Limit Journal::limit_at(std::uint32_t ledger, std::uint64_t ticks, Limit const& now, std::uint64_t since) const {
   auto const found = ledgers_.find(ledger);
-  if (found == ledgers_.end() || found->second.limits.empty()) {
+  if (found == ledgers_.end() || found->second.limits.empty() || found->second.limits.back().ticks < since) {
     auto limit = now;
     limit.known = now.known && ticks >= lost_until_;
     return limit;
   }
   auto const& limits = found->second.limits;
-  auto const after = std::ranges::upper_bound(limits, ticks, {}, &LimitChange::ticks);
+  auto const first = std::ranges::lower_bound(limits, since, {}, &LimitChange::ticks);
+  auto const after = std::ranges::upper_bound(first, limits.end(), ticks, {}, &LimitChange::ticks);
   auto const later = after == limits.end() ? now : limit_of(after->before);
-  if (after == limits.begin()) {
+  if (after == first) {
     // Nothing kept before it: what the first change found, unless another one was lost in between.
     auto limit = later;
     limit.known = ticks >= lost_until_;
@@ -80,11 +81,11 @@ Journal::Limit Journal::limit_at(std::uint32_t ledger, std::uint64_t ticks, Limi
   return earlier;
 }
 
-std::optional<Journal::Pressure> Journal::pressure_at(std::uint32_t ledger, std::uint64_t ticks) const {
+std::optional<Journal::Pressure> Journal::pressure_at(std::uint32_t ledger, std::uint64_t ticks, std::uint64_t since) const {
   auto const found = ledgers_.find(ledger);
   if (found == ledgers_.end()) return std::nullopt;
   auto const after = std::ranges::upper_bound(found->second.pressures, ticks, {}, &Pressure::ticks);
-  if (after == found->second.pressures.begin()) return std::nullopt;
+  if (after == found->second.pressures.begin() || std::prev(after)->ticks < since) return std::nullopt;
   return *std::prev(after);
 }
 

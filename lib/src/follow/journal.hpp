@@ -26,15 +26,18 @@ public:
     std::optional<std::uint64_t> bytes;
     bool enforcing = true;
   };
+  // A ledger's cell may have had an owner before, whose records count no more: `since` is when the present one began, and the instants
+  // asked about are not before it.
+
   /// The budget in force at `ticks`; `now` is that of the books.
-  [[nodiscard]] Limit limit_at(std::uint32_t ledger, std::uint64_t ticks, Limit const& now) const;
+  [[nodiscard]] Limit limit_at(std::uint32_t ledger, std::uint64_t ticks, Limit const& now, std::uint64_t since) const;
 
   struct Pressure {
     std::uint64_t ticks = 0;
     PressureLevel level = PressureLevel::none;
   };
   /// The last transition at or before `ticks`.
-  [[nodiscard]] std::optional<Pressure> pressure_at(std::uint32_t ledger, std::uint64_t ticks) const;
+  [[nodiscard]] std::optional<Pressure> pressure_at(std::uint32_t ledger, std::uint64_t ticks, std::uint64_t since) const;
   /// No reservation was made or dropped after `ticks`, for certain.
   [[nodiscard]] bool reservations_stood_since(std::uint32_t ledger, std::uint64_t ticks) const;
 

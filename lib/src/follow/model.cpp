@@ -99,11 +99,18 @@ void take_in(std::vector<FailureStory>& stories, FailureStory recorded) {
 
 }  // namespace
 
-std::vector<FailureStory> Model::failures() const {
-  std::vector<FailureStory> stories{impl_->stories.all().begin(), impl_->stories.all().end()};
-  if (auto recorded = impl_->source->failure()) take_in(stories, std::move(*recorded));
+std::vector<FailureStory> Model::failures(std::size_t most) const {
+  auto recorded = impl_->source->failure();
+  auto stories = impl_->stories.last(recorded ? ~std::size_t{0} : most);  // it may be about an older one
+  if (recorded) {
+    take_in(stories, std::move(*recorded));
+    if (stories.size() > most) stories.erase(stories.begin(), stories.end() - static_cast<std::ptrdiff_t>(most));
+  }
   for (auto& story : stories) {
-    if (auto const* const book = impl_->book_of(story.ledger); book != nullptr) story.ledger_name = book->name;
+    auto const* const book = impl_->book_of(story.ledger);
+    // A failure of the cell's owner before this one has a name that the books have forgotten; one without an instant is a dump's own.
+    auto const is_owners = story.ticks == 0 || story.ticks >= Impl::owner_since(book);
+    if (book != nullptr && is_owners) story.ledger_name = book->name;
   }
   return stories;
 }

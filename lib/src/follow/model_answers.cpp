@@ -26,8 +26,9 @@ Journal::Limit limit_of(LedgerSnapshot const& book) noexcept {
   return {.known = true, .bytes = book.limit, .enforcing = book.enforcing};
 }
 
-/// An account's operations are its managers': of its own it has only what the books say now.
-LedgerState account_state(LedgerSnapshot const& book, bool is_present) {
+/// Without operations of its own a ledger has only what the books say now: an account's are its managers', and a model may be told to
+/// keep none.
+LedgerState state_in_books(LedgerSnapshot const& book, bool is_present) {
   LedgerState state;
   state.known = is_present ? Known::exact : Known::not_recorded;
   if (!is_present) return state;
@@ -76,9 +77,13 @@ LedgerState Model::state_at(std::uint32_t ledger, std::uint64_t ticks) const {
   LedgerState state;
   auto const* const book = impl_->book_of(ledger);
   auto const* const track = impl_->track_of(ledger);
-  if (book != nullptr && book->is_device_account) {
-    state = account_state(*book, ticks >= impl_->polled_ticks);
+  // The cell may have had another owner before. What is in the books, a name above all, is not about that one.
+  auto const since = Impl::owner_since(book);
+  auto const is_owners = ticks >= since;
+  if (book != nullptr && (book->is_device_account || !impl_->options.operations)) {
+    state = state_in_books(*book, ticks >= impl_->polled_ticks);
   } else if (track != nullptr) {
+    auto const has_come_to_it = !is_owners || track->owner_since >= since;
     auto const place = track->past.find(ticks);
     state.known = place.known;
     if (place.chunk != nullptr) {
@@ -88,24 +93,25 @@ LedgerState Model::state_at(std::uint32_t ledger, std::uint64_t ticks) const {
       state.live_allocations = sums.blocks;
       state.unattributed_bytes = sums.unattributed();
       state.tags = tags_of(sums, impl_->tags);
-      state.peak = track->past.peak_at(place, sums);
+      if (has_come_to_it) state.peak = track->past.peak_at(place, sums);
       state.claimed = claimed_at(impl_->journal, book, ledger, ticks, sums.allocated);
       if (state.known == Known::exact && state.unattributed_bytes != 0) state.known = Known::partial;
-      auto const pressure = impl_->journal.pressure_at(ledger, ticks);
-      auto const* const step = track->past.step_before(place);
+      auto const pressure = impl_->journal.pressure_at(ledger, ticks, is_owners ? since : 0);
+      auto const* const step = has_come_to_it ? track->past.step_before(place) : nullptr;
       if (step != nullptr) {
         state.as_of_ticks = step->ticks;
         state.pressure = static_cast<PressureLevel>(step->bits & Step::kPressure);
       }
       if (pressure && (step == nullptr || pressure->ticks >= step->ticks)) state.pressure = pressure->level;
     }
-    auto const limit = impl_->journal.limit_at(ledger, ticks, book == nullptr ? kUnknownLimit : limit_of(*book));
+    auto const limit =
+        book == nullptr || !is_owners ? kUnknownLimit : impl_->journal.limit_at(ledger, ticks, limit_of(*book), since);
     state.limit_known = limit.known;
     state.limit = limit.bytes;
     state.enforcing = limit.enforcing;
   }
   state.ledger = ledger;
-  if (book != nullptr) state.name = book->name;
+  if (book != nullptr && is_owners) state.name = book->name;
   return state;
 }
 
@@ -122,7 +128,7 @@ PeakAnswer Model::peak(std::uint32_t ledger) const {
   auto const* const track = impl_->track_of(ledger);
   if (book != nullptr) answer.bytes = book->peak;
   if (book == nullptr && track != nullptr) answer.bytes = track->past.sums().highest;
-  auto const place = track == nullptr ? LedgerPast::Place{} : track->past.find_peak(answer.bytes);
+  auto const place = track == nullptr ? LedgerPast::Place{} : track->past.find_peak(answer.bytes, Impl::owner_since(book));
   if (place.chunk != nullptr) {
     auto const sums = track->past.sums_at(place);
     answer.ticks = place.chunk->steps[place.steps - 1].ticks;

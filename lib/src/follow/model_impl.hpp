@@ -34,7 +34,9 @@ public:
     LedgerPast past;
     std::uint64_t gaps = 0;
     std::uint64_t missing = 0;
-    std::uint64_t number_then = 0;  // operations that the books had counted when a past without operations began
+    std::uint64_t number_then = 0;     // of the ledger's last operation when a past without operations began
+    std::uint64_t owner_since = 0;     // created_ticks of the manager that the past has come to
+    std::uint64_t owner_in_books = 0;  // the same of the books, at the poll before
   };
 
   Options options;
@@ -53,6 +55,10 @@ public:
 
   [[nodiscard]] flight::LedgerSnapshot const* book_of(std::uint32_t cell) const noexcept;
   [[nodiscard]] Track const* track_of(std::uint32_t cell) const noexcept;
+  /// When the manager or account in the books began, where its cell had another owner before; else 0.
+  [[nodiscard]] static std::uint64_t owner_since(flight::LedgerSnapshot const* book) noexcept {
+    return book != nullptr && book->generation > 1 ? book->created_ticks : 0;
+  }
   [[nodiscard]] std::size_t memory() const noexcept;
 
 private:
@@ -61,12 +67,14 @@ private:
   void sort_in(News& news);
   [[nodiscard]] Track& track(std::uint32_t cell);
   [[nodiscard]] Step to_step(flight::Event const& event);
-  void add_journal(flight::Event const& event);
+  void add_journal(News const& news);
   void drain(std::uint32_t cell, Track& track, bool give_up);
   void begin(std::uint32_t cell, Track& track, std::uint64_t alloc_word, Step const& first, std::uint64_t missing, bool whole);
   void begin_quiet_ledgers();
+  [[nodiscard]] bool never_wrapped(flight::LedgerSnapshot const* book) const;
   void reconcile_with_table();
   void note_books(bool final);
+  void note_owner(flight::LedgerSnapshot const& book, Track& track, bool final);
   void forget();
   [[nodiscard]] Slots const& slots();
   [[nodiscard]] Block to_block(flight::LiveAllocation const& live);
@@ -78,9 +86,10 @@ private:
   std::uint64_t second_ = 0;  // in ticks
   std::uint64_t patience_ticks_ = 0;
   std::size_t chunk_steps_;
-  std::vector<flight::Event>
-      held_;  // journal events of the last read: what came before them on their threads may come in this one
-  bool journal_was_lost_ = false;
+  // Journal events of the last read: what came before them, on their threads and on others, may come in this one.
+  std::vector<flight::Event> held_;
+  // Gaps of the journal that the stories do not know of yet: told before the lane's next record is.
+  std::vector<flight::Gap> cuts_;
   // Of one poll: an id of the directory may name something else at the next one.
   std::unordered_map<std::uint32_t, std::uint16_t> tag_numbers_;
   std::unordered_map<std::uint32_t, std::uint32_t> site_numbers_;

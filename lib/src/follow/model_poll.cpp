@@ -1,6 +1,6 @@
 // Model: reading. A poll reads events first and the books after them, so that the live table and the peak know at least what the
-// events say. Operations go through their ledger's sequence; the journal is held back for one read, in which everything that its
-// threads wrote before is seen.
+// events say. Operations go through their ledger's sequence; the journal is held back for one read, in which everything that was
+// written before is seen.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -29,6 +29,22 @@ bool is_operation(Event const& event) noexcept {
   return event.kind == EventKind::allocate || event.kind == EventKind::free || event.kind == EventKind::write_off;
 }
 
+/// Before they are sorted, which is most of what they cost. Returns the newest instant of all.
+std::uint64_t leave_out_operations(News& news) {
+  std::uint64_t newest = 0;
+  for (auto const& event : news.events) newest = std::max(newest, event.ticks);
+  std::erase_if(news.events, is_operation);
+  return newest;
+}
+
+/// What is missing happened before the first record of its lane that was read after it; at the latest, now.
+std::uint64_t end_of_gap(flight::Gap const& gap, std::vector<Event> const& timeline, std::uint64_t now) {
+  auto const after = std::ranges::find_if(timeline, [&](Event const& event) {
+    return event.lane == gap.lane && event.ring == gap.ring && event.number > gap.last_missing;
+  });
+  return after == timeline.end() ? now : after->ticks;
+}
+
 }  // namespace
 
 Model::Impl::Impl(std::unique_ptr<Source> from, Options const& wanted)
@@ -36,7 +52,8 @@ Model::Impl::Impl(std::unique_ptr<Source> from, Options const& wanted)
       source{std::move(from)},
       clock{source->clock()},
       journal{journal_events_for(std::max(wanted.memory_bytes, kLeastMemory))},
-      stories{std::max<std::size_t>(wanted.failures, 1), [this](std::uint32_t id) { return label(id); }},
+      stories{std::max<std::size_t>(wanted.failures, 1), [this](std::uint32_t id) { return label(id); },
+              [this](std::uint64_t ticks) { return clock.duration_ns(ticks); }},
       chunk_steps_{chunk_steps_for(std::max(wanted.memory_bytes, kLeastMemory))} {
   options.memory_bytes = std::max(wanted.memory_bytes, kLeastMemory);
   // The clock map converts ticks to ns; a second is found by halving.
@@ -108,60 +125,97 @@ Result<bool> Model::Impl::poll(bool give_up) {
   books = source->ledgers();
   ended = news.ended && !news.more;
   has_more = news.more;
+  auto const has_news = news.more || !news.events.empty() || !news.gaps.empty();
+  if (!options.operations) last_ticks = std::max(last_ticks, leave_out_operations(news));
   sort_in(news);
   // A read that is cut off may have left out what came before its last events.
   auto const final = (give_up || ended) && !news.more;
   for (auto& [cell, track] : tracks) drain(cell, track, final);
-  begin_quiet_ledgers();
+  if (options.operations) begin_quiet_ledgers();
   auto const has_table = source->kind() != SourceKind::history && source->live_is_whole();
   if (ended && has_table && source->liveness() == flight::Liveness::dead) reconcile_with_table();
   note_books(ended);
+  for (auto& [cell, track] : tracks) track.past.settle();
   forget();
   polled_ticks = std::max({polled_ticks, source->now_ticks(), last_ticks});
-  return news.more || !news.events.empty() || !news.gaps.empty();
+  return has_news;
 }
 
 void Model::Impl::sort_in(News& news) {
   flight::sort_timeline(news.events);
-  for (auto const& event : held_) add_journal(event);
-  held_.clear();
   auto const lost_journal =
       std::ranges::any_of(news.gaps, [](flight::Gap const& gap) { return gap.ring == flight::Ring::journal; });
-  if (journal_was_lost_ || lost_journal) stories.note_loss();
-  journal_was_lost_ = false;
   if (lost_journal) {
-    // Somewhere before the first record of that lane that was read after it; at the latest, now.
-    auto until = source->now_ticks();
     for (auto const& gap : news.gaps) {
-      auto const after = std::ranges::find_if(news.events, [&](Event const& event) {
-        return event.lane == gap.lane && event.ring == flight::Ring::journal && event.number > gap.last_missing;
-      });
-      if (gap.ring == flight::Ring::journal && after != news.events.end()) until = after->ticks;
+      if (gap.ring == flight::Ring::journal) journal.note_loss(end_of_gap(gap, news.events, source->now_ticks()));
     }
-    journal.note_loss(until);
   }
   for (auto const& event : news.events) {
     last_ticks = std::max(last_ticks, event.ticks);
     if (is_operation(event)) track(event.ledger()).sequence.add(event.words[4], to_step(event));
-    if (event.ring == flight::Ring::journal) held_.push_back(event);
   }
-  if (!news.ended) return;
-  for (auto const& event : held_) add_journal(event);
-  held_.clear();
+  add_journal(news);
 }
 
-void Model::Impl::add_journal(Event const& event) {
-  journal.add(event);
-  stories.add(event);
+/// What was held back goes in now, and whatever came before it meanwhile; what is newer is held back in turn.
+void Model::Impl::add_journal(News const& news) {
+  auto const newest = news.ended ? ~std::uint64_t{0} : held_.empty() ? 0 : held_.back().ticks;
+  auto ready = std::exchange(held_, {});
+  for (auto const& event : news.events) {
+    if (event.ring == flight::Ring::journal) (event.ticks <= newest ? ready : held_).push_back(event);
+  }
+  flight::sort_timeline(ready);
+  // What the last read brought is added in this one, with gaps that it noticed; of what is new, some is.
+  std::size_t old = cuts_.size();
+  std::ranges::copy_if(news.gaps, std::back_inserter(cuts_),
+                       [](flight::Gap const& gap) { return gap.ring == flight::Ring::journal; });
+  auto const tell = [&](std::size_t place) {
+    stories.note_loss(cuts_[place].lane);
+    cuts_.erase(cuts_.begin() + static_cast<std::ptrdiff_t>(place));
+    if (place < old) --old;
+  };
+  for (auto const& event : ready) {
+    for (std::size_t place = 0; place < cuts_.size();) {
+      if (cuts_[place].lane == event.lane && event.number > cuts_[place].last_missing) {
+        tell(place);
+      } else {
+        ++place;
+      }
+    }
+    journal.add(event);
+    stories.add(event);
+  }
+  // Nothing that was written before these is still to be added.
+  if (news.ended) old = cuts_.size();
+  while (old > 0) tell(0);
 }
 
 void Model::Impl::drain(std::uint32_t cell, Track& track, bool give_up) {
+  auto const* const book = book_of(cell);
+  auto const owner_since = book == nullptr ? 0 : book->created_ticks;
   track.sequence.drain(
       give_up, patience_ticks_, source->now_ticks(),
       [&](std::uint64_t alloc_word, Step const& first, std::uint64_t missing, bool whole) {
         begin(cell, track, alloc_word, first, missing, whole);
       },
-      [&](Step const& step) { track.past.apply(step); });
+      [&](Step const& step) {
+        // A cell is handed on only when it holds nothing and no operation of its owner is under way: ticks tell whose this one is.
+        if (track.owner_since < owner_since && step.ticks >= owner_since) {
+          track.past.reopen(owner_since);
+          track.owner_since = owner_since;
+        }
+        track.past.apply(step);
+      });
+}
+
+/// A new owner that has done nothing yet. Records of the one before are all there at the read after the one in which the books
+/// told of it.
+void Model::Impl::note_owner(flight::LedgerSnapshot const& book, Track& track, bool final) {
+  auto const was_known = std::exchange(track.owner_in_books, book.created_ticks) == book.created_ticks;
+  if (track.owner_since >= book.created_ticks || track.sequence.waiting() != 0) return;
+  if (!final && (!was_known || book.created_ticks > source->now_ticks())) return;
+  track.past.reopen(book.created_ticks);
+  track.owner_since = book.created_ticks;
 }
 
 void Model::Impl::note_books(bool final) {
@@ -170,6 +224,9 @@ void Model::Impl::note_books(bool final) {
     if (found == tracks.end() || !found->second.past.has_segment()) continue;
     auto& [cell, track] = *found;
     track.past.note_behind(book.allocated != track.past.sums().allocated);
+    note_owner(book, track, final);
+    // Until the past has come to the owner of the books, their peak says nothing about it.
+    if (track.owner_since < book.created_ticks) continue;
     track.past.note_book_peak(book.peak, track.sequence.waiting() == 0, final);
   }
 }

@@ -50,8 +50,7 @@ void Model::Impl::begin(std::uint32_t cell, Track& track, std::uint64_t alloc_wo
   }
   LedgerPast::Start start{.ticks = first.ticks, .allocated = allocated, .missing = missing, .looked_ticks = 0, .live = {}};
   auto const* const book = book_of(cell);
-  start.from_birth = !track.past.has_segment() && number == 1 && allocated == 0 &&
-                     (book == nullptr || book->counters.allocations + book->counters.frees < OpSequence::kNumbers);
+  start.from_birth = !track.past.has_segment() && number == 1 && allocated == 0 && never_wrapped(book);
   // With another gap behind it, blocks that were freed in that one are not known, and the look at the table is left to the last.
   if (allocated != 0 && whole) {
     start.looked_ticks = std::max(source->now_ticks(), last_ticks);
@@ -62,6 +61,16 @@ void Model::Impl::begin(std::uint32_t cell, Track& track, std::uint64_t alloc_wo
     }
   }
   track.past.begin_segment(std::move(start));
+  if (book != nullptr && first.ticks >= book->created_ticks) track.owner_since = book->created_ticks;
+}
+
+/// Whether a ledger's first number can only be its first.
+bool Model::Impl::never_wrapped(flight::LedgerSnapshot const* book) const {
+  if (book == nullptr) return true;
+  // The books count the operations of the cell's owner; numbers go on over all its owners.
+  auto const operations =
+      book->generation > 1 ? source->process().events_recorded : book->counters.allocations + book->counters.frees;
+  return operations < OpSequence::kNumbers;
 }
 
 /// Whether a block of the live table was allocated before `first`.
@@ -80,10 +89,13 @@ void Model::Impl::begin_quiet_ledgers() {
     auto& of_ledger = track(book.cell);
     if (of_ledger.past.has_segment() || of_ledger.sequence.waiting() != 0) continue;
     auto const operations = book.counters.allocations + book.counters.frees;
-    of_ledger.number_then = operations;
+    of_ledger.number_then = book.operation_number != 0 ? book.operation_number : operations;
+    of_ledger.owner_since = book.created_ticks;
     LedgerPast::Start start;
     start.ticks = start.looked_ticks = std::max(source->now_ticks(), last_ticks);
-    start.from_birth = operations == 0 && book.allocated == 0;
+    auto const is_unused = operations == 0 && book.allocated == 0;
+    start.from_birth = is_unused && owner_since(&book) == 0;
+    if (is_unused && !start.from_birth) start.ticks = std::min(start.ticks, book.created_ticks);
     if (!start.from_birth) {
       if (auto const found = slots().find(book.cell); found != slots().end()) {
         for (auto const& live : found->second) start.live.push_back(to_block(live));

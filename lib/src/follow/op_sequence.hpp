@@ -7,7 +7,6 @@
 // Thread safety: none. Memory: bounded; with more than kMostWaiting records waiting the missing ones are given up.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,7 +33,7 @@ public:
                              : static_cast<std::int64_t>(up) - static_cast<std::int64_t>(kNumbers);
   }
 
-  /// `second`: a second in ticks. A record newer than that is no late one, however far back its number seems to be.
+  /// `second`: a second in ticks. A record that is newer by that is no late one, however far back its number seems to be.
   explicit OpSequence(std::uint64_t second) : second_{second} {}
 
   /// Of one read, in order of their ticks.
@@ -67,7 +66,6 @@ public:
         begin(operation.alloc_word, operation.step, operation.number - expected_, next >= last_gap);
       }
       apply(operation.step);
-      newest_ticks_ = std::max(newest_ticks_, operation.step.ticks);
       expected_ = operation.number + 1;
     }
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(next));
@@ -81,6 +79,7 @@ private:
   };
   static constexpr std::uint64_t kOrigin = std::uint64_t{1} << 40U;  // room below the first number
 
+  [[nodiscard]] bool is_later_lap(std::uint64_t back, std::uint64_t ticks) const noexcept;
   void sort();
   /// Where the last run of numbers without a gap begins.
   [[nodiscard]] std::size_t last_gap_in_waiting() const noexcept;
@@ -89,8 +88,9 @@ private:
   bool started_ = false;
   bool has_reference_ = false;
   std::uint64_t reference_ = kOrigin;  // number of the record added last
+  std::uint64_t furthest_ = kOrigin;   // largest number added, and when that was
+  std::uint64_t furthest_ticks_ = 0;
   std::uint64_t expected_ = 0;
-  std::uint64_t newest_ticks_ = 0;
   std::uint64_t late_ = 0;
   std::vector<Waiting> waiting_;
 };

@@ -24,6 +24,18 @@ void widen(Range& range, std::uint64_t value) noexcept {
   range.high = std::max(range.high, value);
 }
 
+/// Blocks that were live all the time from the keyframe on.
+void raise(Keyframe& keyframe, std::uint16_t tag, TagPoint const& more) {
+  auto& held = point(keyframe.sums.tags, tag);
+  held.bytes += more.bytes;
+  held.allocations += more.allocations;
+  keyframe.sums.known += more.bytes;
+  keyframe.sums.blocks += more.allocations;
+  if (tag >= keyframe.tags.size()) keyframe.tags.resize(std::size_t{tag} + 1);
+  keyframe.tags[tag].low += more.bytes;
+  keyframe.tags[tag].high += more.bytes;
+}
+
 void widen(Keyframe& keyframe, Sums const& now, std::uint16_t tag) {
   widen(keyframe.allocated, now.allocated);
   // A tag that is new since the keyframe held nothing until now.
@@ -67,6 +79,7 @@ Block LedgerPast::to_block(std::uint64_t address, Live::Live const& live) {
 }
 
 void LedgerPast::begin_segment(Start start) {
+  settle();
   start.ticks = std::max(start.ticks, last_ticks_);
   looked_ticks_ = start.looked_ticks;
   Segment segment;
@@ -168,10 +181,9 @@ void LedgerPast::release(Step& step) {
     step.tag = taken->value.tag;
     step.site = step.site != 0 ? step.site : taken->value.site;
   } else {
-    auto first = std::prev(chunks_.end());
-    while (first != chunks_.begin() && std::prev(first)->segment == first->segment) --first;
-    auto const& base = first->keyframes.front().sums;
-    if (auto const sum = checked_add(base.known, step.bytes); !sum || *sum > base.allocated) {
+    auto const& base = chunks_[first_chunk_of_segment()].keyframes.front().sums;
+    auto const known = checked_add(base.known, late_bytes_);
+    if (auto const sum = known ? checked_add(*known, step.bytes) : known; !sum || *sum > base.allocated) {
       ++unmatched_;  // it was not live when the segment began, and nobody allocated it since
       step.bits |= Step::kUnmatched;
       return;
@@ -187,21 +199,55 @@ void LedgerPast::release(Step& step) {
   sums_.remove(step.tag, step.bytes);
 }
 
-/// It was live from the segment's begin until now.
+std::size_t LedgerPast::first_chunk_of_segment() const noexcept {
+  auto first = chunks_.size() - 1;
+  while (first != 0 && chunks_[first - 1].segment == chunks_[first].segment) --first;
+  return first;
+}
+
+/// It was live from the segment's begin until now. The last keyframe is still being written, and gets the block at once; going
+/// through all those before it for each block would take a busy ledger's frees quadratic time.
 void LedgerPast::add_to_base(Block const& block) {
-  for (auto at = chunks_.rbegin(); at != chunks_.rend() && at->segment == segments_.back().number; ++at) {
-    auto& chunk = *at;
+  auto& chunk = chunks_.back();
+  auto& keyframe = chunk.keyframes.back();
+  auto const before = chunk.base.capacity() * sizeof(Block) + memory_of(keyframe);
+  chunk.base.push_back(block);
+  raise(keyframe, block.tag, {.bytes = block.bytes, .allocations = 1});
+  memory_ += chunk.base.capacity() * sizeof(Block) + memory_of(keyframe) - before;
+  sums_.add(block.tag, block.bytes);
+  auto const last = chunks_.size() - 1;
+  if (chunk.keyframes.size() == 1 && first_chunk_of_segment() == last) return;
+  late_.push_back({.block = block, .chunk = last, .keyframe = chunk.keyframes.size() - 1});
+  late_bytes_ += block.bytes;
+}
+
+void LedgerPast::settle() {
+  if (late_.empty()) return;
+  auto const first = first_chunk_of_segment();
+  std::vector<TagPoint> sums;  // of the blocks whose frees come after the keyframe
+  std::size_t rest = late_.size();
+  for (std::size_t at = late_.back().chunk + 1; at-- > first;) {
+    auto& chunk = chunks_[at];
     memory_ -= std::min(memory_, chunk.memory());
-    chunk.base.push_back(block);
-    for (auto& keyframe : chunk.keyframes) {
-      keyframe.sums.add(block.tag, block.bytes);
-      if (block.tag >= keyframe.tags.size()) keyframe.tags.resize(std::size_t{block.tag} + 1);
-      keyframe.tags[block.tag].low += block.bytes;
-      keyframe.tags[block.tag].high += block.bytes;
+    // The base has those of its own chunk.
+    auto const later = std::ranges::upper_bound(late_, at, {}, &Late::chunk);
+    chunk.base.reserve(chunk.base.size() + static_cast<std::size_t>(late_.end() - later));
+    for (auto late = later; late != late_.end(); ++late) chunk.base.push_back(late->block);
+    for (std::size_t k = chunk.keyframes.size(); k-- > 0;) {
+      for (; rest != 0 && std::pair{late_[rest - 1].chunk, late_[rest - 1].keyframe} > std::pair{at, k}; --rest) {
+        auto const& block = late_[rest - 1].block;
+        auto& sum = point(sums, block.tag);
+        sum.bytes += block.bytes;
+        ++sum.allocations;
+      }
+      for (std::size_t tag = 0; tag < sums.size(); ++tag) {
+        if (sums[tag].allocations != 0) raise(chunk.keyframes[k], static_cast<std::uint16_t>(tag), sums[tag]);
+      }
     }
     memory_ += chunk.memory();
   }
-  sums_.add(block.tag, block.bytes);
+  late_ = {};
+  late_bytes_ = 0;
 }
 
 /// The live table was read after its allocation, the record is read now: it was not live when the segment began.
@@ -226,16 +272,7 @@ void LedgerPast::note_book_peak(std::uint64_t peak, bool settled, bool final) {
   auto* segment = &segments_.back();
   auto const tracked = segment->peak_was == Segment::PeakWas::before ? std::max(segment->peak, sums_.highest) : sums_.highest;
   if (peak < tracked) {
-    // Somebody reset it since the last poll. From here on another peak counts.
-    Segment after;
-    after.number = next_segment_++;
-    after.begin_ticks = last_ticks_;
-    after.continues = true;
-    after.peak_was = Segment::PeakWas::before;
-    after.peak = peak;
-    segments_.push_back(after);
-    sums_.highest = std::min(sums_.allocated, peak);
-    begin_chunk(last_ticks_, live());
+    begin_continuation(last_ticks_, peak, false);  // somebody reset it since the last poll
     return;
   }
   if (segment->from_birth || segment->peak_was != Segment::PeakWas::unknown) return;
@@ -248,7 +285,30 @@ void LedgerPast::note_book_peak(std::uint64_t peak, bool settled, bool final) {
   segment->peak = *judged;
 }
 
+void LedgerPast::reopen(std::uint64_t ticks) {
+  // Some of its operations are here already, as the books were not to be had in time: for them the peak was only reset.
+  if (last_ticks_ > ticks) return;
+  begin_continuation(ticks, sums_.allocated, true);
+}
+
+/// From here on another peak counts.
+void LedgerPast::begin_continuation(std::uint64_t ticks, std::uint64_t peak, bool is_new_owner) {
+  settle();
+  last_ticks_ = std::max(ticks, last_ticks_);
+  Segment after;
+  after.number = next_segment_++;
+  after.begin_ticks = last_ticks_;
+  after.continues = true;
+  after.is_new_owner = is_new_owner;
+  after.peak_was = Segment::PeakWas::before;
+  after.peak = peak;
+  segments_.push_back(after);
+  sums_.highest = std::min(sums_.allocated, peak);
+  begin_chunk(last_ticks_, live());
+}
+
 void LedgerPast::forget_oldest() {
+  settle();  // places of what is late are counted from the oldest chunk on
   auto const& oldest = chunks_.front();
   memory_ -= std::min(memory_, oldest.memory());
   forgotten_ += oldest.steps.size();

@@ -10,7 +10,8 @@
 //
 // What is known of a segment's base is what the live table showed and what was freed later in it. Frees of blocks that nobody knew
 // are added to the base when they turn up: they were live from the segment's begin. So blocks that are known were live, always, and
-// `allocated − known` is what belongs to blocks that were never seen.
+// `allocated − known` is what belongs to blocks that were never seen. Such a block belongs in every keyframe before its free: those
+// that turn up in one read are noted, and settle() adds them all in one walk.
 //
 // Thread safety: none.
 #pragma once
@@ -91,7 +92,8 @@ struct Segment {
   bool from_birth = false;        // nothing of the ledger is before it
   std::uint64_t missing = 0;      // operations lost before it, modulo 2^20; 0 = not known
   std::uint64_t begin_ticks = 0;  // of its first step, or of the look at the live table
-  bool continues = false;         // no gap before it: only the peak was reset
+  bool continues = false;         // no gap before it: only the peak was reset, or another owner began
+  bool is_new_owner = false;      // the ledger's cell was reopened here: nothing before it is this owner's
   // Where the books' peak was reached. `candidate`: as read at the last poll, and not judged yet.
   enum class PeakWas : std::uint8_t { unknown, before, within };
   PeakWas peak_was = PeakWas::unknown;
@@ -127,6 +129,10 @@ public:
   [[nodiscard]] bool has_segment() const noexcept { return !segments_.empty(); }
   /// The next operation of the ledger. Its ticks are raised to those of the one before it.
   void apply(Step step);
+  /// Another manager began to use the ledger's cell, which held nothing then: a peak of its own begins.
+  void reopen(std::uint64_t ticks);
+  /// After the operations of a read, before any question.
+  void settle();
   /// The books' peak as of this poll. `settled`: no operation is known to be on its way; `final`: none can be.
   void note_book_peak(std::uint64_t peak, bool settled, bool final);
   /// The books know of operations that are not here yet, or never will be: after the last one nothing is known for certain.
@@ -145,8 +151,8 @@ public:
   [[nodiscard]] std::vector<Block> live_at(Place const& place) const;
   [[nodiscard]] Step const* step_before(Place const& place) const;  ///< the last one that counts; absent: the base
   [[nodiscard]] std::optional<std::uint64_t> peak_at(Place const& place, Sums const& sums) const;
-  /// Right after the operation that made `bytes` the peak; no chunk when that is not in the past.
-  [[nodiscard]] Place find_peak(std::uint64_t bytes) const;
+  /// Right after the operation, at or after `since`, that made `bytes` the peak; no chunk when that is not in the past.
+  [[nodiscard]] Place find_peak(std::uint64_t bytes, std::uint64_t since) const;
 
   [[nodiscard]] std::deque<Chunk> const& chunks() const noexcept { return chunks_; }
   [[nodiscard]] Segment const& segment_of(Chunk const& chunk) const noexcept;
@@ -180,12 +186,22 @@ private:
   bool was_seen_early(Step const& step, std::uint64_t stamped);
   void add_to_base(Block const& block);
   void take_from_base(Block const& block);
+  [[nodiscard]] std::size_t first_chunk_of_segment() const noexcept;
+  void begin_continuation(std::uint64_t ticks, std::uint64_t peak, bool is_new_owner);
 
   std::size_t chunk_steps_;
   Live live_;
   Sums sums_;
   std::deque<Chunk> chunks_;
   std::deque<Segment> segments_;
+  // A block that turned up with its free. The base of that chunk and that keyframe have it; those before them do not yet.
+  struct Late {
+    Block block;
+    std::size_t chunk = 0;
+    std::size_t keyframe = 0;
+  };
+  std::vector<Late> late_;  // in the order of the frees, so of the places
+  std::uint64_t late_bytes_ = 0;
   std::uint64_t next_segment_ = 0;
   std::uint64_t last_ticks_ = 0;
   std::uint64_t looked_ticks_ = 0;

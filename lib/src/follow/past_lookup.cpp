@@ -80,7 +80,8 @@ Step const* LedgerPast::step_before(Place const& place) const {
   for (std::size_t i = 1; i < chunks_.size(); ++i) {
     if (&chunks_[i] != place.chunk) continue;
     auto const& before = chunks_[i - 1];
-    auto const is_whole = before.segment == place.chunk->segment || segment_of(*place.chunk).continues;
+    auto const& segment = segment_of(*place.chunk);
+    auto const is_whole = before.segment == segment.number || (segment.continues && !segment.is_new_owner);
     return is_whole && !before.steps.empty() ? &before.steps.back() : nullptr;
   }
   return nullptr;
@@ -94,13 +95,14 @@ std::optional<std::uint64_t> LedgerPast::peak_at(Place const& place, Sums const&
   return std::nullopt;
 }
 
-LedgerPast::Place LedgerPast::find_peak(std::uint64_t bytes) const {
+LedgerPast::Place LedgerPast::find_peak(std::uint64_t bytes, std::uint64_t since) const {
   for (auto const& chunk : chunks_) {
+    if (chunk.steps.empty() || chunk.steps.back().ticks < since) continue;
     // Keyframes know where to look: the first one whose range reaches it.
     for (auto const& keyframe : chunk.keyframes) {
       if (keyframe.allocated.high < bytes) continue;
       for (std::size_t i = keyframe.at; i < chunk.steps.size(); ++i) {
-        if (chunk.steps[i].adds() && chunk.steps[i].allocated == bytes) {
+        if (chunk.steps[i].adds() && chunk.steps[i].allocated == bytes && chunk.steps[i].ticks >= since) {
           return {.chunk = &chunk, .steps = i + 1, .known = Known::exact, .missing = 0};
         }
         if (i - keyframe.at >= kKeyframeSteps) break;

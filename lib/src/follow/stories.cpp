@@ -1,37 +1,22 @@
 #include "follow/stories.hpp"
 
 #include <algorithm>
-#include <utility>
+
+#include "follow/story_rules.hpp"
 
 namespace headroom::follow {
 namespace {
 
 using flight::Event;
 using flight::EventKind;
-using flight::HookEnd;
-using flight::HookEndTail;
 using flight::PolicyStep;
-using flight::RefusalTail;
 
+// A hostile file cannot ask for more.
 constexpr std::size_t kMostNested = 8;
-constexpr std::size_t kMostThreads = 4096;  // whose end was not told
-constexpr std::size_t kMostTurns = 256;     // of hooks or policy in one story: a hostile file cannot ask for more
-
-bool is_second_half(Event const& event) noexcept { return (event.flags() & flight::kFlagContinues) != 0; }
-
-bool names_its_request(PolicyStep step) noexcept {
-  return step != PolicyStep::retried && step != PolicyStep::reservation_given && step != PolicyStep::none;
-}
-
-HookTurnStory* running(FailureStory& story) noexcept {
-  auto const found = std::ranges::find(story.hooks, HookResult::running, &HookTurnStory::result);
-  return found == story.hooks.end() ? nullptr : &*found;
-}
-
-void dealt_with(FailureStory& story, std::uint64_t ticks) noexcept {
-  story.end_ticks = std::max(story.end_ticks, ticks);
-  if (story.end == FailureEnd::failed) story.end = FailureEnd::under_way;
-}
+constexpr std::size_t kMostThreads = 4096;
+constexpr std::size_t kMostParts = std::size_t{1} << 16U;              // turns and steps of all stories
+constexpr std::uint64_t kClockSlackNs = 1000;                          // durations and ticks come from two clocks: this, and
+constexpr std::uint64_t kClockSlackDivisor = std::uint64_t{1} << 10U;  // … this part of the duration
 
 }  // namespace
 
@@ -46,180 +31,198 @@ std::string_view to_string(FailureEnd end) noexcept {
   return "unknown";
 }
 
+std::string_view to_string(HookResult result) noexcept {
+  switch (result) {
+    case HookResult::ran: return "ran";
+    case HookResult::threw: return "threw";
+    case HookResult::skipped_large: return "skipped_large";
+    case HookResult::skipped_busy: return "skipped_busy";
+    case HookResult::running: return "running";
+    case HookResult::elsewhere: return "elsewhere";
+  }
+  return "unknown";
+}
+
 void Stories::add(Event const& event) {
   switch (event.kind) {
     case EventKind::refusal:
-    case EventKind::observed: return refused(event);
-    case EventKind::hook_begin: return hook_began(event);
-    case EventKind::hook_end: return hook_ended(event);
-    case EventKind::hook_skip: return hook_skipped(event);
-    case EventKind::policy: return policy_acted(event);
-    case EventKind::thread_detach: threads_.erase(event.thread()); return;
-    default: return;
+    case EventKind::observed: is_second_half(event) ? refusal_figures(event) : refused(event); break;
+    case EventKind::hook_begin: hook_began(event); break;
+    case EventKind::hook_end: is_second_half(event) ? hook_figures(event) : hook_ended(event); break;
+    case EventKind::hook_skip: hook_skipped(event); break;
+    case EventKind::hook_overrun: hook_overran(event); break;
+    case EventKind::policy: policy_acted(event); break;
+    case EventKind::thread_detach: threads_.erase(event.thread()); break;
+    default: break;
   }
+  if (auto* const thread = known_thread(event.thread()); thread != nullptr) {
+    thread->lane = event.lane;
+    if (!tells_nothing_of_its_thread(event.kind)) thread->last_ticks = std::max(thread->last_ticks, event.ticks);
+  }
+  while (stories_.size() > 1 && (stories_.size() > most_ || parts_ > kMostParts)) forget_oldest();
 }
 
-void Stories::add(FailureStory story) {
-  story.number = ++told_;
-  stories_.push_back(std::move(story));
-  if (stories_.size() <= most_) return;
-  stories_.pop_front();
-  ++forgotten_;
+std::vector<FailureStory> Stories::last(std::size_t most) const {
+  std::vector<FailureStory> stories;
+  for (auto told = stories_.rbegin(); told != stories_.rend() && stories.size() < most; ++told) {
+    if (!told->is_later_try) stories.push_back(told->story);
+  }
+  std::ranges::reverse(stories);
+  return stories;
+}
+
+// ── stories and threads ──
+
+Stories::Told* Stories::told(std::uint64_t number) noexcept {
+  if (stories_.empty() || number < stories_.front().story.number || number > stories_.back().story.number) return nullptr;
+  return &stories_[number - stories_.front().story.number];
 }
 
 FailureStory* Stories::find(std::uint64_t number) noexcept {
-  if (stories_.empty() || number < stories_.front().number || number > stories_.back().number) return nullptr;
-  return &stories_[number - stories_.front().number];
+  auto* const found = told(number);
+  return found == nullptr ? nullptr : &found->story;
+}
+
+void Stories::forget_oldest() {
+  auto const& oldest = stories_.front();
+  parts_ -= oldest.story.hooks.size() + oldest.story.policy.size();
+  if (!oldest.is_later_try) ++forgotten_;
+  stories_.pop_front();
+}
+
+Stories::Thread* Stories::known_thread(std::uint32_t id) noexcept {
+  auto const found = threads_.find(id);
+  return found == threads_.end() ? nullptr : &found->second;
+}
+
+Stories::Thread& Stories::thread_of(Event const& event) {
+  if (auto* const known = known_thread(event.thread()); known != nullptr) return *known;
+  if (threads_.size() >= kMostThreads) {
+    // Whose requests are all told is not needed any more. What that leaves must be far fewer, or each new thread would look at all.
+    std::erase_if(threads_, [&](auto const& entry) {
+      return std::ranges::none_of(entry.second.open, [&](std::uint64_t number) {
+        auto const* const story = find(number);
+        return story != nullptr && story->end == FailureEnd::under_way;
+      });
+    });
+    if (threads_.size() > kMostThreads / 2) {
+      for (auto const& [id, thread] : threads_) cut(thread);
+      threads_.clear();
+    }
+  }
+  return threads_[event.thread()];
+}
+
+void Stories::cut(Thread const& thread) {
+  for (auto const number : thread.open) {
+    auto* const story = find(number);
+    if (story == nullptr) continue;
+    auto const has_gone_on = !is_dealt_with(*story) && thread.last_ticks > story->end_ticks;
+    if (has_gone_on || (is_dealt_with(*story) && story->end != FailureEnd::under_way)) continue;
+    story->end = FailureEnd::under_way;
+    story->incomplete = true;
+  }
+}
+
+void Stories::note_loss(std::uint32_t lane) {
+  std::erase_if(threads_, [&](auto const& entry) {
+    auto const& thread = entry.second;
+    if (thread.lane != lane && thread.lane < flight::kOwnedLanes) return false;
+    cut(thread);
+    return true;
+  });
 }
 
 FailureStory& Stories::begin(Thread& thread, Event const& event) {
-  FailureStory story;
+  Told next;
+  auto& story = next.story;
+  story.number = ++told_;
   story.ticks = story.end_ticks = event.ticks;
   story.ledger = event.ledger();
   story.thread = event.thread();
-  for (auto const number : thread.open) {
-    auto* const outer = find(number);
-    if (outer != nullptr && running(*outer) != nullptr) story.inside_hook = true;
+  story.inside_hook = std::ranges::any_of(thread.open, [&](std::uint64_t number) {
+    auto const* const outer = find(number);
+    return outer != nullptr && is_in_callback(*outer);
+  });
+  if (thread.open.size() == kMostNested) {
+    // What nothing was recorded about is over, most likely; the request around a callback that asks often is not.
+    auto const over = std::ranges::find_if(thread.open, [&](std::uint64_t number) {
+      auto const* const open = find(number);
+      return open == nullptr || !is_dealt_with(*open);
+    });
+    thread.open.erase(over == thread.open.end() ? thread.open.begin() : over);
   }
-  add(std::move(story));
-  if (thread.open.size() == kMostNested) thread.open.erase(thread.open.begin());
   thread.open.push_back(told_);
-  return stories_.back();
+  stories_.push_back(std::move(next));
+  return stories_.back().story;
 }
 
-/// The innermost story of that size. 0: of any. What lies further in was over before.
-FailureStory* Stories::innermost(Thread& thread, std::uint64_t requested) {
+/// What lies further in was over before.
+void Stories::end_inner(Thread& thread, std::size_t outer) {
+  auto* const story = find(thread.open[outer]);
+  for (auto inner = outer + 1; inner < thread.open.size(); ++inner) {
+    auto* const over = told(thread.open[inner]);
+    if (over == nullptr) continue;
+    if (story != nullptr && is_later_try_of(*story, over->story)) {
+      story->later_kind = over->story.kind;
+      story->later_layer = over->story.layer;
+      story->later_code = over->story.device_code;
+      over->is_later_try = true;
+    } else {
+      over->story.inside_hook = true;
+    }
+  }
+  thread.open.resize(outer + 1);
+}
+
+/// What is asked for in a hook or a callback has neither hooks nor a policy. What has is in none: the record of its end is missing.
+void Stories::end_callbacks_around(Thread& thread, FailureStory& story) {
+  if (!story.inside_hook) return;
+  story.inside_hook = false;
+  std::erase_if(thread.open, [&](std::uint64_t number) {
+    auto* const around = find(number);
+    if (around == nullptr || around == &story || !is_in_callback(*around)) return false;
+    around->incomplete = true;
+    return true;
+  });
+}
+
+FailureStory* Stories::innermost(Thread& thread, MayTake const& may_take) {
   for (auto i = thread.open.size(); i-- > 0;) {
     auto* const story = find(thread.open[i]);
-    if (story == nullptr || (requested != 0 && story->requested != requested)) continue;
-    for (auto inner = i + 1; inner < thread.open.size(); ++inner) {
-      if (auto* const over = find(thread.open[inner]); over != nullptr) over->inside_hook = true;
-    }
-    thread.open.resize(i + 1);
+    if (story == nullptr || !may_take(*story)) continue;
+    end_inner(thread, i);
     return story;
   }
   return nullptr;
 }
 
-void Stories::end(Thread& thread, std::uint64_t number) { std::erase(thread.open, number); }
-
-void Stories::refused(Event const& event) {
-  if (threads_.size() >= kMostThreads) threads_.clear();
-  auto& thread = threads_[event.thread()];
-  if (is_second_half(event)) {
-    auto* const story = find(std::exchange(thread.last_head, 0));
-    if (story == nullptr) return;  // of a first half that was lost: it names nobody
-    story->claimed = event.words[RefusalTail::kClaimed] & flight::kBytesMask;
-    auto const limit = event.words[RefusalTail::kLimit];
-    if ((limit & flight::kLimitNone) == 0) story->limit = limit & flight::kBytesMask;
-    story->enforcing = (limit & flight::kLimitEnforcing) != 0;
-    story->peak = event.words[RefusalTail::kPeak] & flight::kBytesMask;
-    story->unspent = event.words[RefusalTail::kUnspent];
-    if (auto const device_free = event.words[RefusalTail::kDeviceFree]; device_free != 0) story->device_free = device_free - 1;
-    story->device_code = static_cast<std::int32_t>(event.words[RefusalTail::kCode] >> 32U);
-    return;
+/// The story of the request that a hook's turn or a step of policy is about. `requested` 0: of any size.
+FailureStory* Stories::dealing(Thread& thread, Event const& event, std::uint64_t requested) {
+  auto const is_about = [&](FailureStory const& story) {
+    return may_be_dealt_with(story) && story.ledger == event.ledger() && (requested == 0 || story.requested == requested) &&
+           took(story, event);
+  };
+  if (ends_checkpoint(event)) {
+    auto* const in_it =
+        innermost(thread, [&](FailureStory const& story) { return story.doing == PolicyStep::checkpoint && is_about(story); });
+    if (in_it != nullptr) return in_it;
   }
-  auto& story = begin(thread, event);
-  story.tag = name_of_(event.tag());
-  story.site = name_of_(static_cast<std::uint32_t>(event.words[6]));
-  story.requested = event.words[2];
-  story.kind = event.error_kind();
-  story.layer = event.error_layer();
-  story.allocated = event.allocated_after();
-  thread.last_head = story.number;
-  if (event.kind == EventKind::observed) {
-    story.end = FailureEnd::observed;
-    end(thread, story.number);
-  }
+  // While a callback is in the way nothing is done about the request. But the record of its end may be missing.
+  auto* const free_to_act =
+      innermost(thread, [&](FailureStory const& story) { return is_about(story) && !is_in_callback(story); });
+  return free_to_act != nullptr ? free_to_act : innermost(thread, is_about);
 }
 
-void Stories::hook_began(Event const& event) {
-  auto& thread = threads_[event.thread()];
-  auto* story = innermost(thread, event.words[6]);
-  if (story == nullptr) {  // its refusal was lost
-    story = &begin(thread, event);
-    story->requested = event.words[6];
+/// A step's duration counts from after the refusal, and its result names the refusal.
+bool Stories::took(FailureStory const& story, Event const& event) const {
+  if (event.kind != EventKind::policy) return true;
+  if (auto const kind = event.error_kind(); kind && story.kind && (kind != story.kind || event.error_layer() != story.layer)) {
+    return false;
   }
-  dealt_with(*story, event.ticks);
-  if (story->hooks.size() >= kMostTurns) return;
-  story->hooks.push_back({.name = name_of_(event.hook()),
-                          .result = HookResult::running,
-                          .begin_ticks = event.ticks,
-                          .shortfall = event.words[2],
-                          .estimate = event.words[3]});
-}
-
-void Stories::hook_ended(Event const& event) {
-  auto& thread = threads_[event.thread()];
-  if (is_second_half(event)) {
-    auto* const story = find(std::exchange(thread.last_hook_story, 0));
-    if (story == nullptr) return;
-    auto& turn = story->hooks[thread.last_hook_turn];
-    turn.ledger_fell = static_cast<std::int64_t>(event.words[HookEndTail::kLedgerFell]);
-    turn.estimate = event.words[HookEndTail::kEstimate];
-    turn.shortfall = event.words[HookEndTail::kShortfall];
-    return;
-  }
-  for (auto i = thread.open.size(); i-- > 0;) {
-    auto* const story = find(thread.open[i]);
-    auto* const turn = story == nullptr ? nullptr : running(*story);
-    if (turn == nullptr) continue;
-    // Hooks do not nest on a thread: the one that runs is the one that ended.
-    turn->result = event.hook_threw() ? HookResult::threw : HookResult::ran;
-    turn->overran = event.hook_overran();
-    turn->reported = event.words[HookEnd::kReported];
-    turn->duration_ns = event.words[HookEnd::kNs];
-    turn->freed = event.words[HookEnd::kFreed];
-    dealt_with(*story, event.ticks);
-    thread.last_hook_story = story->number;
-    thread.last_hook_turn = static_cast<std::size_t>(turn - story->hooks.data());
-    for (auto inner = i + 1; inner < thread.open.size(); ++inner) {
-      if (auto* const over = find(thread.open[inner]); over != nullptr) over->inside_hook = true;
-    }
-    thread.open.resize(i + 1);
-    return;
-  }
-}
-
-void Stories::hook_skipped(Event const& event) {
-  auto& thread = threads_[event.thread()];
-  auto* const story = innermost(thread, 0);
-  if (story == nullptr || story->hooks.size() >= kMostTurns) return;
-  dealt_with(*story, event.ticks);
-  auto const is_busy = event.words[6] == static_cast<std::uint64_t>(flight::HookSkip::busy);
-  story->hooks.push_back({.name = name_of_(event.hook()),
-                          .result = is_busy ? HookResult::skipped_busy : HookResult::skipped_large,
-                          .begin_ticks = event.ticks,
-                          .shortfall = event.words[2],
-                          .overhead = event.words[3]});
-}
-
-void Stories::policy_acted(Event const& event) {
-  auto& thread = threads_[event.thread()];
-  auto const step = event.policy_step();
-  auto* story = innermost(thread, names_its_request(step) ? event.words[4] : 0);
-  if (story == nullptr) {
-    if (!names_its_request(step)) return;
-    story = &begin(thread, event);
-    story->requested = event.words[4];
-    story->tag = name_of_(event.tag());
-  }
-  dealt_with(*story, event.ticks);
-  if (story->policy.size() < kMostTurns) {
-    story->policy.push_back({.step = step,
-                             .policy = event.policy_kind(),
-                             .ticks = event.ticks,
-                             .duration_ns = event.words[3],
-                             .bytes = event.words[4]});
-  }
-  if (step != PolicyStep::recovered && step != PolicyStep::gave_up) return;
-  story->end = step == PolicyStep::recovered ? FailureEnd::recovered : FailureEnd::gave_up;
-  // Its first record was lost, but what it was refused for stands here too.
-  if (!story->kind) {
-    story->kind = event.error_kind();
-    story->layer = event.error_layer();
-  }
-  end(thread, story->number);
+  auto const ns = event.words[3];
+  auto const passed = event.ticks > story.ticks ? duration_of_(event.ticks - story.ticks) : 0;
+  return passed >= ns || ns - passed <= kClockSlackNs + ns / kClockSlackDivisor;
 }
 
 }  // namespace headroom::follow

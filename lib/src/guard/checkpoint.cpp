@@ -45,7 +45,8 @@ Result<void> Checkpoint::set(std::function<void()> callback) {
   return success();
 }
 
-Checkpoint::Outcome Checkpoint::run(std::uint64_t mark, std::chrono::nanoseconds limit) noexcept {
+Checkpoint::Outcome Checkpoint::run(std::uint64_t mark, std::chrono::nanoseconds limit,
+                                    std::function<void()> const& before) noexcept {
   std::shared_ptr<Callback const> callback;
   std::uint64_t shared_run = 0;
   // Here and after the call, which may fork: as in set().
@@ -62,6 +63,7 @@ Checkpoint::Outcome Checkpoint::run(std::uint64_t mark, std::chrono::nanoseconds
       callback = callback_;
     }
   }
+  if (before) before();
   if (callback == nullptr) return wait_for_end(shared_run, limit) ? Outcome::shared : Outcome::busy;
 
   Outcome outcome = Outcome::ran;

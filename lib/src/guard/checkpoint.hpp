@@ -29,8 +29,9 @@ public:
   Result<void> set(std::function<void()> callback);
   /// Taken when a request fails: runs that begin afterwards are also its own.
   [[nodiscard]] std::uint64_t mark() const noexcept { return begun_.load(std::memory_order_acquire); }
-  /// `mark`: of the failure. Inside any callback no other run is waited for.
-  [[nodiscard]] Outcome run(std::uint64_t mark, std::chrono::nanoseconds limit) noexcept;
+  /// `mark`: of the failure. Inside any callback no other run is waited for. `before` is called under no lock before the callback is, or
+  /// a run on another thread is waited for; it must not throw.
+  [[nodiscard]] Outcome run(std::uint64_t mark, std::chrono::nanoseconds limit, std::function<void()> const& before) noexcept;
 
 private:
   using Callback = std::function<void()>;

@@ -149,7 +149,7 @@ private:
     if (ask.overhead > ask.headroom) {
       lock.unlock();
       turn.outcome = HookOutcome::skipped_large;
-      entry.telemetry.skip(ask, flight::HookSkip::large);
+      entry.telemetry.skip(ask, flight::HookSkip::large, nanoseconds::zero());
       return Begin::over;
     }
     if (!entry.running) {
@@ -170,6 +170,11 @@ private:
     const auto start = steady_now();
     auto until = after(start, entry.hook.time_limit);
     if (context_.deadline) until = std::min(until, *context_.deadline);
+    if (asked_.before_wait) {
+      lock.unlock();
+      asked_.before_wait();
+      lock.lock();  // the run may be over by now: the wait then ends at once
+    }
     test_point(TestPoint::hook_before_wait);
     const bool ended = registry_.run_ended_.wait_until(lock, until, [&] { return !entry.running || entry.run != run; });
     const bool progress = ended && entry.last_run_made_progress;
@@ -187,7 +192,7 @@ private:
     turn.outcome = ended ? HookOutcome::ran_elsewhere : HookOutcome::skipped_busy;
     if (progress || turn.ledger_fell_bytes > 0) result_.made_progress = true;
     if (notice) entry.telemetry.overrun(ask.limit_ns, ns, start_ticks, thread);
-    if (!ended) entry.telemetry.skip(ask, flight::HookSkip::busy);
+    entry.telemetry.skip(ask, ended ? flight::HookSkip::elsewhere : flight::HookSkip::busy, turn.duration);
   }
 
   void run_hook(Entry& entry, HookAsk const& ask, HookTurn& turn) noexcept {

@@ -31,7 +31,7 @@ enum class HookId : std::uint64_t {};
 enum class HookOutcome : std::uint8_t {
   ran,
   threw,
-  ran_elsewhere,  ///< another thread ran it while this one waited; that was its turn
+  ran_elsewhere,  ///< another thread ran it while this one waited; that was its turn, and is written down as no skip
   skipped_large,  ///< its overhead was greater than the headroom
   skipped_busy,   ///< it ran on another thread for longer than its limit, or than this request's deadline; the request is tried
 };
@@ -66,6 +66,8 @@ struct HookRound {
   std::function<std::uint64_t()> headroom;
   /// What is missing now, asked before each hook is called. Empty: the context's figure for all.
   std::function<std::uint64_t()> shortfall;
+  /// Called before this thread waits for another one's run of a hook, under no lock. Must not throw. Empty: nobody wants to know.
+  std::function<void()> before_wait;
   /// False: once the context's deadline has passed nobody is waited for, but hooks still have their turns.
   bool ends_at_deadline = true;
 };

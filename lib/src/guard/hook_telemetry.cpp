@@ -82,18 +82,20 @@ void HookTelemetry::end(HookAsk const& ask, HookRunFigures const& run, bool show
   emit(section, EventKind::hook_end, drafts, 2);
 }
 
-void HookTelemetry::skip(HookAsk const& ask, HookSkip reason) const noexcept {
+void HookTelemetry::skip(HookAsk const& ask, HookSkip reason, std::chrono::nanoseconds waited) const noexcept {
+  const auto ns = static_cast<std::uint64_t>(waited.count());
   const LaneSection section{this_thread()};
-  add(reason == HookSkip::busy ? place_.cell->busy_skips : place_.cell->skips, 1);
+  if (reason == HookSkip::large) add(place_.cell->skips, 1);
+  if (reason == HookSkip::busy) add(place_.cell->busy_skips, 1);
   Draft draft;
-  draft.words[0] = pack_kind(EventKind::hook_skip);
+  draft.words[0] = pack_kind(EventKind::hook_skip, ns > 0xFFFFFFFFU ? kFlagDurationSaturated : 0);
   draft.words[1] = ticks_now();
   draft.words[2] = ask.shortfall;
   draft.words[3] = ask.overhead;
   draft.words[4] = ask.headroom;
   draft.words[5] = subject();
   draft.words[6] = static_cast<std::uint64_t>(reason);
-  draft.words[7] = pack_duration(0, section.thread().thread_id);
+  draft.words[7] = pack_duration(ns, section.thread().thread_id);
   emit(section, EventKind::hook_skip, draft);
 }
 

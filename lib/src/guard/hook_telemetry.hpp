@@ -1,6 +1,7 @@
 // What is written down about hooks: totals in the hook's cell, and events. Nothing here decides anything.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include <headroom/flight_format.hpp>
@@ -38,7 +39,8 @@ public:
   /// is shown.
   [[nodiscard]] bool begin(HookAsk const& ask, std::uint64_t start_ticks) const noexcept;
   void end(HookAsk const& ask, HookRunFigures const& run, bool shown) const noexcept;
-  void skip(HookAsk const& ask, flight::HookSkip reason) const noexcept;
+  /// `waited`: for a run on another thread. One that ended counts as no skip.
+  void skip(HookAsk const& ask, flight::HookSkip reason, std::chrono::nanoseconds waited) const noexcept;
   /// Once for each run.
   void overrun(std::uint64_t limit_ns, std::uint64_t ns_so_far, std::uint64_t start_ticks,
                std::uint32_t running_thread) const noexcept;

@@ -16,7 +16,8 @@ void write_record(ledger::Ledger& ledger, PolicyRecord const& record) noexcept {
   draft.words[0] = flight::pack_kind(EventKind::policy, ns > 0xFFFFFFFFU ? flight::kFlagDurationSaturated : 0);
   draft.words[1] = ticks_now();
   draft.words[2] = std::uint64_t{static_cast<std::uint8_t>(record.step)} |
-                   (std::uint64_t{static_cast<std::uint8_t>(record.policy.kind())} << 8);
+                   (std::uint64_t{static_cast<std::uint8_t>(record.policy.kind())} << 8) |
+                   (std::uint64_t{static_cast<std::uint8_t>(record.begins)} << 16);
   draft.words[3] = ns;
   draft.words[4] = record.bytes;
   draft.words[5] =

@@ -15,6 +15,7 @@ namespace headroom::guard {
 
 struct PolicyRecord {
   flight::PolicyStep step{};
+  flight::PolicyStep begins{};  ///< of `begun`
   OomPolicy policy = OomPolicy::fail();
   std::chrono::nanoseconds duration{0};
   std::uint64_t bytes = 0;

@@ -94,6 +94,7 @@ bool Recovery::by_hooks() {
   round.try_claim = [this] { return try_again() || broken_.has_value(); };
   round.headroom = [this] { return room(); };
   round.shortfall = [this] { return shortfall(); };
+  round.before_wait = [this] { record_begin(PolicyStep::none); };
   for (std::uint32_t number = 1;; ++number) {
     round.context.attempt = number;
     round.context.shortfall_bytes = shortfall();
@@ -109,6 +110,8 @@ bool Recovery::by_hooks() {
     tried_.hook_skips += static_cast<std::uint64_t>(std::ranges::count_if(result.turns, [](HookTurn const& turn) {
       return turn.outcome == HookOutcome::skipped_large || turn.outcome == HookOutcome::skipped_busy;
     }));
+    tried_.hooks_elsewhere +=
+        static_cast<std::uint64_t>(std::ranges::count(result.turns, HookOutcome::ran_elsewhere, &HookTurn::outcome));
     if (broken_) return false;
     if (result.claimed()) return true;
     if (result.end != RoundEnd::exhausted || !result.made_progress || number >= core_->options().hook_rounds) {
@@ -192,7 +195,8 @@ bool Recovery::by_reservation() {
 
 void Recovery::call_back() {
   const auto begin = steady_now();
-  const Checkpoint::Outcome outcome = core_->checkpoint().run(checkpoint_mark_, core_->options().callback_limit);
+  const Checkpoint::Outcome outcome = core_->checkpoint().run(checkpoint_mark_, core_->options().callback_limit,
+                                                              [this] { record_begin(PolicyStep::checkpoint); });
   if (outcome == Checkpoint::Outcome::none) return;
   tried_.checkpoint = outcome;
   const bool own = outcome == Checkpoint::Outcome::ran || outcome == Checkpoint::Outcome::threw;
@@ -236,6 +240,17 @@ void Recovery::record(PolicyStep step, std::chrono::nanoseconds duration, std::u
                                  .refusal = granted ? nullptr : &first_});
 }
 
+// A process that dies in what may take long leaves a record that it was in it.
+void Recovery::record_begin(PolicyStep begins) noexcept {
+  const AllocTag tag = request_.arguments.tag;
+  write_record(core_->ledger(), {.step = PolicyStep::begun,
+                                 .begins = begins,
+                                 .policy = policy_,
+                                 .bytes = bytes(),
+                                 .tag = tag.is_default() ? flight::this_thread().scoped_tag : tag.id(),
+                                 .refusal = &first_});
+}
+
 bool Recovery::short_of_own_budget() const noexcept {
   return last_.kind == ErrorKind::over_budget && last_.layer == Layer::manager;
 }
@@ -248,7 +263,7 @@ bool Recovery::can_never_fit() const noexcept {
 }
 
 bool Recovery::Tried::anything() const noexcept {
-  return hook_runs + hook_skips != 0 || retried || waited || reservation != 0 || checkpoint;
+  return hook_runs + hook_skips + hooks_elsewhere != 0 || retried || waited || reservation != 0 || checkpoint;
 }
 
 std::string Recovery::Tried::to_string() const {
@@ -263,6 +278,7 @@ std::string Recovery::Tried::to_string() const {
     if (hook_failures != 0) add(std::to_string(hook_failures) + " of them threw");
     if (hook_skips != 0) add(counted(hook_skips, "hook") + " passed over");
   }
+  if (hooks_elsewhere != 0) add("a wait for " + counted(hooks_elsewhere, "hook run") + " on another thread");
   if (waited) {
     add("a wait of " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(*waited).count()) + " ms for room");
   }

@@ -29,7 +29,7 @@ private:
 
   /// What was tried, for the error's message.
   struct Tried {
-    std::uint64_t hook_runs = 0, hook_skips = 0, hook_failures = 0, hook_freed = 0, hook_reported = 0;
+    std::uint64_t hook_runs = 0, hook_skips = 0, hooks_elsewhere = 0, hook_failures = 0, hook_freed = 0, hook_reported = 0;
     bool retried = false;
     std::uint64_t came_back = 0;  // by the retry's reaping and trimming
     std::optional<std::chrono::nanoseconds> waited;
@@ -51,6 +51,7 @@ private:
   [[nodiscard]] std::optional<Error> recovered();
   [[nodiscard]] std::optional<Error> gave_up();
 
+  void record_begin(flight::PolicyStep begins) noexcept;
   void record(flight::PolicyStep step, std::chrono::nanoseconds duration, std::uint64_t bytes, bool granted) noexcept;
   [[nodiscard]] bool can_never_fit() const noexcept;
   [[nodiscard]] bool short_of_own_budget() const noexcept;

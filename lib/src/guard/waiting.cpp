@@ -43,6 +43,7 @@ bool Recovery::by_waiting() {
   tallies.policy_waits.fetch_add(1, std::memory_order_relaxed);
   // From the refusal, as the deadline; what hooks took was their time.
   const auto begin = request_.hooks ? steady_now() : started_;
+  record_begin(flight::PolicyStep::waited);
   bool granted = false;
   std::chrono::nanoseconds pause = kShortestPause;
   for (;;) {

@@ -19,7 +19,7 @@ void tell_of_failure(Error const& error, ledger::Ledger& ledger, AllocTag tag, s
   if (observer == nullptr) return;
   flight::ThreadState const& thread = flight::this_thread();
   // A resource that allocates through another manager, or a signal handler's request: the outer operation is not over.
-  if (thread.in_flight_depth != 0 || thread.writing.load(std::memory_order_relaxed)) return;
+  if (thread.in_flight_depth != 0 || thread.writing.load(std::memory_order_relaxed)) return observer->passed_over();
   observer->failed({.error = error, .ledger = ledger, .tag = tag.is_default() ? thread.scoped_tag : tag.id(), .site = site});
 }
 

@@ -27,6 +27,9 @@ public:
   FailureObserver(FailureObserver const&) = delete;
   FailureObserver& operator=(FailureObserver const&) = delete;
   virtual void failed(FinalFailure const& failure) noexcept = 0;
+  /// One that is not told: it failed within another operation, where neither rings nor books may be looked at. Anywhere, signal handlers
+  /// included.
+  virtual void passed_over() noexcept = 0;
 
 protected:
   ~FailureObserver() = default;  // lives as long as the process: a request may be about to call it
@@ -39,7 +42,7 @@ void observe_failures(FailureObserver& observer) noexcept;
 /// (dump): whoever links a manager has it, and nobody needs to ask for it.
 void start_observing_failures() noexcept;
 
-/// Tells the observer, if there is one. `tag` is as in AllocArguments: default means the thread's scoped one.
+/// Tells the observer, if there is one, or says that it does not. `tag` is as in AllocArguments: default means the thread's scoped one.
 void tell_of_failure(Error const& error, ledger::Ledger& ledger, AllocTag tag, std::source_location const& site) noexcept;
 
 }  // namespace headroom::manager

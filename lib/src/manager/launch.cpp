@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "base/quiet_writing.hpp"
 #include "base/thrown_error.hpp"
 #include "device/guarded.hpp"
 #include "flight/recorder.hpp"
@@ -36,6 +37,7 @@ void complain(std::source_location const& site, std::uint64_t count) noexcept {
       "headroom: %s:%u: a launch was prepared and never finished; its uses are recorded as if it ran%s\n", site.file_name(),
       static_cast<unsigned>(site.line()), count == kMostComplaints ? " (further ones are only counted)" : "");
   if (length <= 0) return;
+  const QuietWriting quiet;  // a standard error whose reader has gone ends nobody
   const auto bytes = std::min(static_cast<std::size_t>(length), line.size() - 1);
   static_cast<void>(!write(STDERR_FILENO, line.data(), bytes));  // nobody is left to hear of a closed standard error
 }

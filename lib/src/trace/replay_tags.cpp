@@ -34,7 +34,7 @@ std::string number_text(std::uint64_t number) {
 std::vector<std::string> tag_names(TraceHistory::Data const& data, ReplayTags tags) {
   std::vector<std::string> names;
   switch (tags) {
-    case ReplayTags::size: return {"<1MiB", "1-32MiB", ">32MiB"};
+    case ReplayTags::size: return {kSizeClasses.begin(), kSizeClasses.end()};
     case ReplayTags::thread:
       for (auto const id : data.thread_ids) names.push_back("thread " + number_text(id));
       return names;

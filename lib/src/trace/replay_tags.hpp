@@ -7,13 +7,11 @@
 
 #include <headroom/replay.hpp>
 #include <headroom/tag.hpp>
+#include <headroom/trace.hpp>
 
 #include "trace/replay_steps.hpp"
 
 namespace headroom::trace {
-
-inline constexpr std::uint64_t kMediumBytes = std::uint64_t{1} << 20U;  // the smallest of the middle class
-inline constexpr std::uint64_t kLargeBytes = std::uint64_t{32} << 20U;  // the largest of the middle class
 
 /// The names of a history's tags, by tag_index. `none` has one name, the empty one: the default tag.
 [[nodiscard]] std::vector<std::string> tag_names(TraceHistory::Data const& data, ReplayTags tags);
@@ -22,7 +20,7 @@ inline constexpr std::uint64_t kLargeBytes = std::uint64_t{32} << 20U;  // the l
 /// Of an allocation. Its free may stand on another thread or stream.
 [[nodiscard]] inline std::size_t tag_index(Step const& step, ReplayTags tags) noexcept {
   switch (tags) {
-    case ReplayTags::size: return step.bytes < kMediumBytes ? 0 : step.bytes <= kLargeBytes ? 1 : 2;
+    case ReplayTags::size: return size_class(step.bytes);
     case ReplayTags::thread: return step.thread;
     case ReplayTags::stream: return step.stream;
     case ReplayTags::none: break;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -50,6 +51,7 @@ public:
 
   [[nodiscard]] TraceSummary result(std::size_t threads) const {
     auto summary = summary_;
+    if (is_new_peak_) summary.at_peak = now_;
     summary.live_allocations = live_.size();
     summary.threads = threads;
     return summary;
@@ -69,7 +71,11 @@ private:
       ++summary_.duplicate_allocations;
       watcher_.duplicate(event);
     }
+    auto& same_size = now_[size_class(event.bytes)];
+    same_size.bytes += event.bytes;
+    ++same_size.allocations;
     summary_.live_bytes = *sum;
+    is_new_peak_ = is_new_peak_ || *sum > summary_.peak_bytes;
     summary_.peak_bytes = std::max(summary_.peak_bytes, *sum);
     return true;
   }
@@ -83,6 +89,11 @@ private:
       watcher_.unmatched(event);
       return;
     }
+    // Put off until something is given back: a growing history would copy at every record.
+    if (std::exchange(is_new_peak_, false)) summary_.at_peak = now_;
+    auto& same_size = now_[size_class(taken->bytes)];
+    same_size.bytes -= taken->bytes;
+    --same_size.allocations;
     if (taken->bytes != event.bytes) {
       ++summary_.size_mismatches;
       watcher_.mismatch(event, *taken);
@@ -92,6 +103,8 @@ private:
 
   Watcher watcher_;
   TraceSummary summary_;
+  std::array<SizeClassSum, kSizeClasses.size()> now_{};
+  bool is_new_peak_ = false;
   LiveBlocks<typename Watcher::Value> live_;
 };
 

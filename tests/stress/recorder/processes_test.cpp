@@ -2,6 +2,7 @@
 // namespaces.
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -211,6 +212,38 @@ const Role kShowsItself{"shows-itself", [](auto const&) {
                           for (;;) pause();
                           return 0;
                         }};
+
+// Nothing in a flight file tells when its process died: the next one that starts notes that it saw it.
+TEST(Alive, who_starts_next_notes_the_dead_and_keeps_them_readable) {
+  const TemporaryFolder folder;
+  const ChildOptions options{.environment = {"HEADROOM_DIR=" + folder.path()}};
+  Child first{"shows-itself", {}, options};
+  Child second{"shows-itself", {}, options};
+  const std::string dead_path = first.line();
+  const std::string living_path = second.line();
+  const auto may_be_written = [](std::string const& path) {
+    return (std::filesystem::status(path).permissions() & std::filesystem::perms::owner_write) != std::filesystem::perms::none;
+  };
+  first.kill();
+  EXPECT_EQ(first.wait(), -SIGKILL);
+  // As if it had started, and told its last, two weeks ago.
+  std::filesystem::last_write_time(dead_path, std::filesystem::file_time_type::clock::now() - std::chrono::hours{14 * 24});
+  const auto before = std::filesystem::last_write_time(dead_path);
+  Child third{"shows-itself", {}, options};
+  const std::string youngest_path = third.line();
+  EXPECT_FALSE(may_be_written(dead_path));
+  EXPECT_GT(std::filesystem::last_write_time(dead_path), before + std::chrono::hours{13 * 24});
+  EXPECT_TRUE(may_be_written(living_path));
+  EXPECT_TRUE(may_be_written(youngest_path));
+  const auto view = FlightView::open(dead_path).value();
+  EXPECT_EQ(view.liveness(), Liveness::dead);
+  EXPECT_EQ(view.ledgers().at(0).allocated, 11U);
+  // It is not the youngest run for having been noted last.
+  const auto found = flight::find_flights(folder.path()).value();
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found.front().path, youngest_path);
+  EXPECT_NE(found[1].path, youngest_path);
+}
 
 TEST(Namespaces, two_processes_with_pid_1_share_a_folder_and_die_one_by_one) {
   const std::vector<std::string> unshare{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"};

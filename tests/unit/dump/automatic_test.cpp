@@ -2,6 +2,7 @@
 //
 // Each test is a process of its own, since a program looks at its environment once, before its first manager. What such a process finds
 // wrong it says on stderr, and exits with 1.
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <headroom/guard.hpp>
 #include <headroom/post_mortem.hpp>
 #include <headroom/post_mortem_reader.hpp>
+#include <headroom/resource_decorator.hpp>
 #include <headroom/tag.hpp>
 
 #include "guards.hpp"
@@ -143,7 +145,7 @@ TEST_F(AutomaticDeathTest, there_is_one_a_minute_and_the_rest_are_counted) {
   });
 }
 
-TEST_F(AutomaticDeathTest, of_many_that_fail_at_once_one_writes_and_nobody_waits) {
+TEST_F(AutomaticDeathTest, of_many_that_fail_at_once_one_writes) {
   expect_in_own_process([](TemporaryFolder const& folder) {
     const OneMinute minute;
     const auto made = host_guard(kMiB);
@@ -196,6 +198,158 @@ TEST_F(AutomaticDeathTest, what_a_hook_asks_for_in_vain_is_not_the_failure_to_te
     CHECK(!guard.safe_alloc_with_hooks<std::byte>(9 * kMiB));
     CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 1);
     CHECK(only_dump(folder).failure->requested_bytes == 9 * kMiB);
+  });
+}
+
+TEST_F(AutomaticDeathTest, what_a_listener_asks_for_in_vain_is_not_the_failure_to_tell_of) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(100 * kMiB, OomPolicy::fail(), {.total_bytes = 200 * kMiB, .touch_memory = false});
+    auto other = GpuMemoryManager::create(guard.shared_device(), MemoryBudget::unlimited()).value();
+    CHECK(guard.add_pressure_listener([&](PressureChange const&) { CHECK(!other.alloc<std::byte>(300 * kMiB)); }));
+    auto held = take(guard, 75 * kMiB);
+    CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 0);
+    CHECK(!guard.safe_alloc<std::byte>(90 * kMiB));
+    CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 1);
+    CHECK(only_dump(folder).failure->requested_bytes == 90 * kMiB);
+  });
+}
+
+TEST_F(AutomaticDeathTest, what_the_checkpoint_asks_for_in_vain_leaves_the_story_whole) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(8 * kMiB, OomPolicy::checkpoint_and_fail());
+    const auto ask = [&guard = guard] { return guard.safe_alloc<std::byte>(9 * kMiB).has_value(); };  // one size, one site
+    CHECK(guard.on_oom([&] { CHECK(!ask()); }));
+    CHECK(!ask());
+    CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 1);
+    const auto dump = only_dump(folder);
+    CHECK(dump.failure->policy_steps.size() == 2 && dump.failure->policy_steps[0].step == "checkpoint" &&
+          dump.failure->policy_steps[1].step == "gave_up");
+    const auto first = std::ranges::find(dump.events, flight::EventKind::refusal, &flight::Event::kind);
+    CHECK(first != dump.events.end() && dump.failure->ticks == first->ticks);
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_later_try_that_meets_another_error_leaves_the_story_whole) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(100 * kMiB);
+    auto held = take(guard, 90 * kMiB);
+    CHECK(guard.register_hook({.name = "gives", .callback = [&](HookContext const&) {
+                                 CHECK(guard.free(std::move(held)));
+                                 resource->faults().add({.kind = ErrorKind::driver, .device_code = 700});
+                                 return 90 * kMiB;
+                               }}));
+    CHECK(!guard.safe_alloc_with_hooks<std::byte>(20 * kMiB));
+    const auto dump = only_dump(folder);
+    CHECK(dump.failure->kind == ErrorKind::over_budget && dump.failure->hooks.size() == 1 &&
+          dump.failure->hooks[0].freed_bytes == 90 * kMiB);
+    const auto first = std::ranges::find(dump.events, flight::EventKind::refusal, &flight::Event::kind);
+    CHECK(first != dump.events.end() && dump.failure->ticks == first->ticks);
+  });
+}
+
+/// A device that asks another manager for memory of its own, as one with a cache in host memory does.
+class Borrowing final : public ResourceDecorator {
+public:
+  static constexpr std::string_view kName = "borrowing";
+  Borrowing(InnerResource inner, GpuMemoryManager lender) noexcept
+      : ResourceDecorator(std::move(inner)), lender_{std::move(lender)} {}
+  [[nodiscard]] Result<Block> allocate(AllocRequest const& request) override {
+    CHECK(!lender_.alloc<std::byte>(65 * kMiB));
+    return ResourceDecorator::allocate(request);
+  }
+
+private:
+  GpuMemoryManager lender_;
+};
+
+TEST_F(AutomaticDeathTest, what_fails_within_another_operation_is_counted) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, lender] = host_manager(MemoryBudget::unlimited(), {.total_bytes = 64 * kMiB, .touch_memory = false});
+    auto device =
+        Device::custom("borrowing", decorate<Borrowing>(HostResource::create({.touch_memory = false}).value(), lender).value());
+    auto manager = GpuMemoryManager::create(device.value(), MemoryBudget::unlimited()).value();
+    CHECK(manager.alloc<std::byte>(kMiB));
+    CHECK(post_mortem_counts().skipped == 1 && post_mortem_counts().written == 0 && folder.names(kFolder).empty());
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_wait_that_ends_in_vain_is_told) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(8 * kMiB, OomPolicy::wait_and_retry(std::chrono::milliseconds{1}));
+    auto held = take(guard, 4 * kMiB);
+    CHECK(!guard.safe_alloc<std::byte>(5 * kMiB));
+    const auto dump = only_dump(folder);
+    CHECK(dump.failure->policy_steps.size() == 2 && dump.failure->policy_steps[0].step == "waited" &&
+          dump.failure->policy_steps[0].policy == "wait_and_retry" && dump.failure->policy_steps[0].duration_ns >= 1'000'000 &&
+          dump.failure->policy_steps[1].step == "gave_up" && dump.failure->outcome == "failed");
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_device_without_memory_for_what_was_reserved_leaves_one) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, manager] =
+        host_manager(MemoryBudget::with_limit(100 * kMiB), {.total_bytes = 64 * kMiB, .touch_memory = false});
+    auto reservation = manager.reserve_bytes(50 * kMiB).value();
+    resource->faults().add({.kind = ErrorKind::device_out_of_memory});
+    CHECK(!reservation.alloc<std::byte>(40 * kMiB));
+    const auto dump = only_dump(folder);
+    CHECK(dump.reason_kind == "device_out_of_memory" && dump.failure->requested_bytes == 40 * kMiB && dump.failure->ticks);
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_child_that_a_hook_forks_writes_none) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    CHECK(guard.register_hook({.name = "forks", .callback = [&](HookContext const&) {
+                                 const pid_t child = fork();
+                                 if (child == 0) {
+                                   const bool refused = !guard.safe_alloc<std::byte>(2 * kMiB);
+                                   const auto counts = post_mortem_counts();
+                                   _exit(refused && counts.written + counts.skipped + counts.failed == 0 ? 0 : 1);
+                                 }
+                                 int status = 1;
+                                 CHECK(waitpid(child, &status, 0) == child && status == 0);
+                                 CHECK(folder.names(kFolder).empty());
+                                 return std::uint64_t{0};
+                               }}));
+    CHECK(!guard.safe_alloc_with_hooks<std::byte>(2 * kMiB));
+    CHECK(only_dump(folder).failure->hooks.size() == 1);
+  });
+}
+
+TEST_F(AutomaticDeathTest, a_stderr_whose_reader_has_gone_ends_nobody) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto [resource, guard] = host_guard(kMiB);
+    const int stderr_before = dup(STDERR_FILENO);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    signal(SIGPIPE, SIG_DFL);
+    CHECK(!guard.safe_alloc<std::byte>(2 * kMiB));
+    dup2(stderr_before, STDERR_FILENO);
+    sigset_t pending;
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 0);
+    CHECK(only_dump(folder).complete);
+  });
+}
+
+/// A driver that has much to say.
+class Talkative final : public ResourceDecorator {
+public:
+  static constexpr std::string_view kName = "talkative";
+  explicit Talkative(InnerResource inner) noexcept : ResourceDecorator(std::move(inner)) {}
+  [[nodiscard]] Result<Block> allocate(AllocRequest const& /*request*/) override {
+    return fail(ErrorKind::device_out_of_memory, Layer::driver, std::string(100'000, '\xFF'));
+  }
+};
+
+TEST_F(AutomaticDeathTest, a_message_of_any_length_is_cut_so_that_readers_take_it) {
+  expect_in_own_process([](TemporaryFolder const& folder) {
+    auto device = Device::custom("talkative", decorate<Talkative>(HostResource::create({.touch_memory = false}).value()).value());
+    auto manager = GpuMemoryManager::create(device.value(), MemoryBudget::unlimited()).value();
+    CHECK(!manager.alloc<std::byte>(kMiB));
+    CHECK(only_dump(folder).failure->message == std::string(4'096, '\xFF'));
   });
 }
 

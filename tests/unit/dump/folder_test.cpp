@@ -94,52 +94,64 @@ protected:
 };
 
 TEST_F(Caps, the_oldest_go_first_when_there_are_too_many) {
-  put("a.1.post-mortem.json", 10, 400);
-  put("b.1.post-mortem.json", 10, 300);
-  put("c.1.post-mortem.json", 10, 200);
-  put("d.1.post-mortem.json", 10, 100);
+  put("a.1.0123abcd.1.post-mortem.json", 10, 400);
+  put("b.1.0123abcd.1.post-mortem.json", 10, 300);
+  put("c.1.0123abcd.1.post-mortem.json", 10, 200);
+  put("d.1.0123abcd.1.post-mortem.json", 10, 100);
   put("notes.txt", 10, 9'000);
-  keep("d.1.post-mortem.json", {.files = 2, .bytes = 1'000});
-  EXPECT_THAT(temporary_.names(), ElementsAre("c.1.post-mortem.json", "d.1.post-mortem.json", "notes.txt"));
+  keep("d.1.0123abcd.1.post-mortem.json", {.files = 2, .bytes = 1'000});
+  EXPECT_THAT(temporary_.names(), ElementsAre("c.1.0123abcd.1.post-mortem.json", "d.1.0123abcd.1.post-mortem.json", "notes.txt"));
+}
+
+TEST_F(Caps, what_is_not_named_as_programs_name_their_own_stays) {
+  const std::vector<std::string> kept{
+      "a.1.0123abc.1.post-mortem.json",     "a.1.0123abcd.post-mortem.json", "a.1.0123abcg.1.post-mortem.json",
+      "a.b.0123abcd.1.post-mortem.json",    "keep.post-mortem.json",         "keep.post-mortem.json.tmp",
+      "saved.1.0123ABCD.1.post-mortem.json"};
+  for (auto const& name : kept) put(name, 10, 9'000);
+  put("a.1.0123abcd.1.post-mortem.json", 10, 100);
+  put("a.b-c_d.22.0123abcd.333.post-mortem.json", 10, 50);
+  keep({}, {.files = 0, .bytes = 0});
+  EXPECT_EQ(temporary_.names(), kept);
 }
 
 TEST_F(Caps, the_oldest_go_first_when_they_are_too_large) {
-  put("a.1.post-mortem.json", 600, 300);
-  put("b.1.post-mortem.json", 300, 200);
-  put("c.1.post-mortem.json", 300, 100);
-  keep("c.1.post-mortem.json", {.files = 32, .bytes = 600});
-  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.post-mortem.json", "c.1.post-mortem.json"));
+  put("a.1.0123abcd.1.post-mortem.json", 600, 300);
+  put("b.1.0123abcd.1.post-mortem.json", 300, 200);
+  put("c.1.0123abcd.1.post-mortem.json", 300, 100);
+  keep("c.1.0123abcd.1.post-mortem.json", {.files = 32, .bytes = 600});
+  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.0123abcd.1.post-mortem.json", "c.1.0123abcd.1.post-mortem.json"));
 }
 
 TEST_F(Caps, the_newest_stays_even_if_it_is_too_large_by_itself) {
-  put("a.1.post-mortem.json", 10, 300);
-  put("b.1.post-mortem.json", 5'000, 0);
-  keep("b.1.post-mortem.json", {.files = 1, .bytes = 100});
-  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.post-mortem.json"));
+  put("a.1.0123abcd.1.post-mortem.json", 10, 300);
+  put("b.1.0123abcd.1.post-mortem.json", 5'000, 0);
+  keep("b.1.0123abcd.1.post-mortem.json", {.files = 1, .bytes = 100});
+  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.0123abcd.1.post-mortem.json"));
 }
 
 TEST_F(Caps, what_a_killed_program_was_writing_goes_after_an_hour) {
-  put("a.1.post-mortem.json.tmp", 10, 7'200);
-  put("b.1.post-mortem.json.tmp", 10, 60);
-  put("c.1.post-mortem.json", 10, 9'000);
+  put("a.1.0123abcd.1.post-mortem.json.tmp", 10, 7'200);
+  put("b.1.0123abcd.1.post-mortem.json.tmp", 10, 60);
+  put("c.1.0123abcd.1.post-mortem.json", 10, 9'000);
   keep({}, {});
-  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.post-mortem.json.tmp", "c.1.post-mortem.json"));
+  EXPECT_THAT(temporary_.names(), ElementsAre("b.1.0123abcd.1.post-mortem.json.tmp", "c.1.0123abcd.1.post-mortem.json"));
 }
 
 TEST_F(Caps, links_are_left_alone) {
   put("real", 10, 9'000);
-  ASSERT_EQ(symlinkat("real", folder_, "a.1.post-mortem.json"), 0);
+  ASSERT_EQ(symlinkat("real", folder_, "a.1.0123abcd.1.post-mortem.json"), 0);
   keep({}, {.files = 0, .bytes = 0});
-  EXPECT_THAT(temporary_.names(), ElementsAre("a.1.post-mortem.json", "real"));
+  EXPECT_THAT(temporary_.names(), ElementsAre("a.1.0123abcd.1.post-mortem.json", "real"));
 }
 
 TEST_F(Caps, a_folder_of_many_is_listed_whole) {
   for (int i = 0; i < 200; ++i)
-    put("program-with-a-long-name." + std::to_string(1'000 + i) + ".1.post-mortem.json", 1, 1'000 - i);
+    put("program-with-a-long-name." + std::to_string(1'000 + i) + ".0123abcd.1.post-mortem.json", 1, 1'000 - i);
   keep({}, {.files = 3, .bytes = 1'000});
-  EXPECT_THAT(temporary_.names(),
-              ElementsAre("program-with-a-long-name.1197.1.post-mortem.json", "program-with-a-long-name.1198.1.post-mortem.json",
-                          "program-with-a-long-name.1199.1.post-mortem.json"));
+  EXPECT_THAT(temporary_.names(), ElementsAre("program-with-a-long-name.1197.0123abcd.1.post-mortem.json",
+                                              "program-with-a-long-name.1198.0123abcd.1.post-mortem.json",
+                                              "program-with-a-long-name.1199.0123abcd.1.post-mortem.json"));
 }
 
 }  // namespace

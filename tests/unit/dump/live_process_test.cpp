@@ -47,6 +47,12 @@ TEST(LiveProcess, a_dump_beside_busy_threads_is_whole_and_its_figures_hold_toget
     for (auto const& lane : dump->lanes) {
       EXPECT_EQ(lane.main.listed + lane.main.lost.value(), lane.main.recorded);
       EXPECT_EQ(lane.journal.listed + lane.journal.lost.value(), lane.journal.recorded);
+      for (auto const& ring : {lane.main, lane.journal}) {
+        if (ring.listed == 0) continue;
+        EXPECT_LT(ring.last.value(), ring.recorded);
+        EXPECT_GE(*ring.last - ring.first.value() + 1, ring.listed);
+        EXPECT_LE(ring.recorded - ring.listed, ring.lost.value());
+      }
       listed += lane.main.listed + lane.journal.listed;
     }
     EXPECT_EQ(dump->events.size(), listed);
@@ -94,6 +100,30 @@ TEST(DescriptorSink, goes_on_after_signals_and_half_writes) {
   EXPECT_EQ(error, 0);
   EXPECT_TRUE(received == sent);
   EXPECT_GT(interruptions.load(), 0);
+}
+
+// As a terminal is that another program left so: it waits for room instead of ending half way.
+TEST(DescriptorSink, goes_on_where_a_write_would_not_wait) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  fcntl(ends[1], F_SETPIPE_SZ, 4'096);
+  fcntl(ends[0], F_SETFL, 0);
+  const std::string sent(300'000, 'x');
+  dump::DescriptorSink sink{ends[1]};
+  std::string received;
+  std::thread reader{[&] {
+    std::vector<char> piece(1'000);
+    for (;;) {
+      const ssize_t got = read(ends[0], piece.data(), piece.size());
+      if (got <= 0) return;
+      received.append(piece.data(), static_cast<std::size_t>(got));
+    }
+  }};
+  EXPECT_EQ(sink.write(sent), 0);
+  close(ends[1]);
+  reader.join();
+  close(ends[0]);
+  EXPECT_EQ(received.size(), sent.size());
 }
 
 TEST(DescriptorSink, says_why_it_cannot_go_on) {

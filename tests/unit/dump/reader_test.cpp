@@ -27,6 +27,8 @@ std::string story_text() {
 TEST(PostMortemReader, gives_back_what_a_view_of_the_file_shows) {
   FlightBuilder file;
   flight::fill_with_a_story(file);
+  file.ledger(0).generation = 3;
+  file.ledger(0).created_ticks = 1'500;
   const auto view = file.view();
   const auto dump =
       read_post_mortem(post_mortem_text(view, {.liveness = flight::Liveness::dead, .reason = "why \"not\"\\\xFF"}), "dump")
@@ -51,6 +53,7 @@ TEST(PostMortemReader, gives_back_what_a_view_of_the_file_shows) {
 
   const auto ledgers = view.all_ledgers();
   ASSERT_EQ(dump.ledgers.size(), ledgers.size());
+  EXPECT_EQ(ledgers[0].created_ticks, 1'500U);
   for (std::size_t i = 0; i < ledgers.size(); ++i) {
     auto const& a = dump.ledgers[i];
     auto const& b = ledgers[i];
@@ -61,6 +64,7 @@ TEST(PostMortemReader, gives_back_what_a_view_of_the_file_shows) {
                          a.in_flight_bytes),
               std::tuple(b.cell, b.directory_id, b.claimed, b.allocated, b.peak, b.limit, b.enforcing, b.live_allocations,
                          b.in_flight_bytes));
+    EXPECT_EQ(std::tuple(a.generation, a.created_ticks), std::tuple(b.generation, b.created_ticks));
     EXPECT_EQ(a.pressure, b.pressure);
     EXPECT_EQ(a.refusals, b.refusals);
     EXPECT_EQ(a.counters.size_histogram, b.counters.size_histogram);

@@ -1,5 +1,7 @@
 // What a post-mortem says of a flight file that was made by hand.
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -34,7 +36,8 @@ TEST(PostMortem, keys_come_in_one_order) {
   std::vector<std::string> keys;
   for (auto const& [key, value] : ordered.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"schema", "reason", "contents", "written", "process", "clock", "devices", "ledgers",
-                                            "hooks", "in_flight", "first_failures", "sites", "live", "events", "lanes", "end"}));
+                                            "hooks", "in_flight", "first_failures", "sites", "names", "live", "events", "lanes",
+                                            "end"}));
   EXPECT_EQ(ordered["end"]["status"], "complete");
   EXPECT_EQ(ordered["contents"]["events"], "included");
 }
@@ -197,6 +200,137 @@ TEST(PostMortem, a_sink_that_is_full_ends_it_and_says_why) {
   FlightBuilder file;
   flight::fill_with_a_story(file);
   EXPECT_EQ(post_mortem_text(file.view(), {}, 0), "");
+  const auto view = file.view();
+  auto const& mapped = flight::ViewAccess::mapped(view);
+  dump::Workspace workspace{dump::WorkspaceSizes::of(mapped)};
+  StringSink sink{2'000};
+  dump::JsonStream stream{sink, workspace.buffer.first(1'024)};
+  const dump::WriteRequest request{.mapped = mapped, .reason = "a test", .options = {}, .events_left_out = {}, .counts = {}};
+  dump::Writer{request, workspace, stream}.write();
+  EXPECT_EQ(stream.finish(), ENOSPC);
+  EXPECT_EQ(sink.writes, 2U);  // and no third one
+  EXPECT_LE(sink.text.size(), 1'024U);
+}
+
+/// A writer that goes on while its rings are listed: it laps them once.
+class LappingSink final : public dump::ByteSink {
+public:
+  explicit LappingSink(FlightBuilder& file) noexcept : file_{file} {}
+  [[nodiscard]] int write(std::span<char const> bytes) noexcept override {
+    text.append(bytes.data(), bytes.size());
+    if (has_lapped_ || text.find("\"events\"") == std::string::npos || text.find("other_kinds") == std::string::npos) return 0;
+    has_lapped_ = true;
+    for (std::uint64_t i = 0; i < 9; ++i) file_.write(0, Ring::main, flight::record(EventKind::allocate, 10'000 + i));
+    return 0;
+  }
+  std::string text;
+
+private:
+  FlightBuilder& file_;
+  bool has_lapped_ = false;
+};
+
+TEST(PostMortem, what_is_recorded_while_it_is_written_is_not_listed) {
+  FlightBuilder file;
+  for (std::uint64_t i = 0; i < 8; ++i) file.write(0, Ring::main, flight::record(EventKind::allocate, 5'000 + i));
+  for (std::uint32_t lane = 1; lane < 6; ++lane) {  // older: they are listed first
+    for (std::uint64_t i = 0; i < 8; ++i) file.write(lane, Ring::main, flight::record(EventKind::allocate, 100 + i));
+  }
+  const auto view = file.view();
+  auto const& mapped = flight::ViewAccess::mapped(view);
+  dump::Workspace workspace{dump::WorkspaceSizes::of(mapped)};
+  LappingSink sink{file};
+  dump::JsonStream stream{sink, workspace.buffer.first(1'024)};
+  const dump::WriteRequest request{.mapped = mapped,
+                                   .liveness = flight::Liveness::living,
+                                   .reason = "a test",
+                                   .options = {},
+                                   .events_left_out = {},
+                                   .counts = {}};
+  dump::Writer{request, workspace, stream}.write();
+  ASSERT_EQ(stream.finish(), 0);
+  const auto dump = json::parse(sink.text);
+  // The first record was read before; the other seven are gone, and the eighth of the new ones is none of those that were asked for.
+  EXPECT_EQ(dump["lanes"][0]["main"], (json{{"recorded", 8}, {"first", 0}, {"last", 0}, {"listed", 1}, {"lost", 7}}));
+  EXPECT_EQ(dump["end"]["events_listed"], 41);
+}
+
+TEST(PostMortem, marks_and_logs_have_their_names) {
+  FlightBuilder file;
+  file.put_name(3, EntryKind::mark, 0, 0, "epoch 7");
+  file.put_name(4, EntryKind::log, 0, 2, "driver");
+  file.put_name(5, EntryKind::site, 0, 7, "a.cpp:7");
+  EXPECT_EQ(dump_of(file)["names"], (json{{{"id", 3}, {"kind", "mark"}, {"name", "epoch 7"}},
+                                          {{"id", 4}, {"kind", "log"}, {"number", 2}, {"name", "driver"}}}));
+  const auto read = read_post_mortem(post_mortem_text(file.view()), "dump").value();
+  EXPECT_EQ(read.label(3), "epoch 7");
+  EXPECT_EQ(read.label(4), "driver");
+  ASSERT_EQ(read.other_names.size(), 2U);
+  EXPECT_EQ(read.other_names[1].number, 2U);
+}
+
+TEST(PostMortem, a_devices_memory_is_as_the_failing_request_was_told) {
+  FlightBuilder file;
+  file.put_name(1, EntryKind::device, 0, 0, "GPU");
+  const auto ledger = [&](std::uint32_t cell, std::uint64_t total, std::uint64_t free, flight::LedgerState state) {
+    auto& words = file.open_ledger(cell, 2 + cell, "ledger");
+    words.device_id = 1;
+    words.device_total = total + 1;
+    words.device_free = free + 1;
+    words.state = static_cast<std::uint64_t>(state);
+  };
+  ledger(0, 1'000, 900, flight::LedgerState::closed);
+  ledger(1, 1'000, 500, flight::LedgerState::open);
+  ledger(2, 1'000, 300, flight::LedgerState::open);
+  EXPECT_EQ(dump_of(file)["devices"][0]["free_bytes"], 500);  // an open one's, not the first one's
+  Error error = make_error(ErrorKind::device_out_of_memory, Layer::driver, "");
+  const dump::KnownFailure failure{.error = error, .ledger_cell = 2};
+  EXPECT_EQ(dump_of(file, {.failure = &failure})["devices"][0]["free_bytes"], 300);
+  error.device_free = 20;
+  error.device_total = 1'000;
+  error.device_outside = 7;
+  const auto device = dump_of(file, {.failure = &failure})["devices"][0];
+  EXPECT_EQ(device["free_bytes"], 20);
+  EXPECT_EQ(device["total_bytes"], 1'000);
+  EXPECT_EQ(device["outside_bytes"], 7);
+  file.ledger(1).state = file.ledger(2).state = static_cast<std::uint64_t>(flight::LedgerState::closed);
+  EXPECT_EQ(dump_of(file)["devices"][0]["free_bytes"], 900);
+}
+
+TEST(PostMortem, tags_beyond_those_that_fit_make_it_partial) {
+  FlightBuilder file{{.main_records = 8,
+                      .main_block = 2,
+                      .journal_records = 8,
+                      .journal_block = 2,
+                      .live_slots = 16,
+                      .directory_entries = 1'024}};
+  file.open_ledger(0, 2, "manager");
+  for (std::uint32_t i = 0; i < 512; ++i) file.put_name(3 + i, EntryKind::tag, 2, i % flight::kTagCells, "tag");
+  EXPECT_EQ(dump_of(file)["end"]["status"], "complete");
+  for (std::uint32_t i = 512; i < 515; ++i) file.put_name(3 + i, EntryKind::tag, 2, i % flight::kTagCells, "tag");
+  const auto dump = dump_of(file);
+  EXPECT_EQ(dump["end"]["status"], "partial");
+  EXPECT_EQ(dump["end"]["tags_left_out"], 3);
+  EXPECT_EQ(dump["ledgers"][0]["tags"].size(), 512U);
+}
+
+// A cell that goes from owner to owner all the time is left out rather than told as a mixture; whichever it is, it is counted.
+TEST(PostMortem, a_ledger_that_changes_hands_is_whole_or_left_out) {
+  FlightBuilder file;
+  auto& cell = file.open_ledger(0, 2, "manager");
+  std::atomic<bool> over{false};
+  std::thread owner{[&] {
+    while (!over.load()) cell.generation.fetch_add(1);
+  }};
+  for (int i = 0; i < 20; ++i) {
+    const auto dump = dump_of(file);
+    const auto left_out = number(dump["end"]["ledgers_left_out"]);
+    EXPECT_EQ(dump["ledgers"].size() + left_out, 1U);
+    EXPECT_EQ(dump["end"]["status"], left_out == 0 ? "complete" : "partial");
+  }
+  over.store(true);
+  owner.join();
+  EXPECT_EQ(dump_of(file)["end"]["ledgers_left_out"], 0);
 }
 
 TEST(PostMortem, the_newest_refusal_has_its_story) {
@@ -231,7 +365,7 @@ TEST(PostMortem, the_newest_refusal_has_its_story) {
   put(EventKind::policy, 0, {std::uint64_t{8} | (1 << 8), 1, 1, refused | 6, 0, kThread});  // of a later story
 
   const auto story =
-      dump::find_story(flight::ViewAccess::mapped(file.view()), {.thread = kThread, .requested = {}, .quiet = false});
+      dump::find_story(flight::ViewAccess::mapped(file.view()), {.thread = kThread, .request = {}, .quiet = false});
   ASSERT_TRUE(story);
   EXPECT_EQ(story->refusal[2], 300U);
 

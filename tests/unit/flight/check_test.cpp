@@ -1,5 +1,9 @@
 // check_flight(): nothing to say about sound files, and the byte of every kind of damage that reading only mends.
+#include <atomic>
 #include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +11,7 @@
 #include <headroom/flight_check.hpp>
 
 #include "flight/failure_key.hpp"
+#include "flight/hook_cells.hpp"
 #include "flight_builder.hpp"
 #include "managers.hpp"
 
@@ -103,6 +108,22 @@ TEST_F(CheckFlight, texts_are_whole_utf8_that_ends) {
   std::memset(file.header().program, 0, sizeof file.header().program);
   file.header().host[0] = '\xFF';
   expect_finding(file.header().host, "the host's name is '\\xff'; expected valid UTF-8");
+}
+
+TEST_F(CheckFlight, a_sites_label_may_be_in_any_encoding_and_must_end) {
+  file.put_name(3, EntryKind::site, 0, 12,
+                "src/gr\xFC\xDF"
+                "e.cpp:12 main");  // Latin-1
+  EXPECT_EQ(check().found, 0U);
+  file.put_name(4, EntryKind::tag, 1, 6,
+                "gr\xFC\xDF"
+                "e");
+  expect_finding(file.name(4).label, "name 4: the label is 'gr\\xfc\\xdfe'; expected valid UTF-8");
+  file.put_name(4, EntryKind::tag, 1, 6, "weights");
+  file.put_name(3, EntryKind::site, 0, 12, std::string(kLabelBytes, 'x'));
+  auto const result = check();
+  ASSERT_EQ(result.found, 1U);
+  EXPECT_THAT(result.findings[0].text, HasSubstr("without an end; expected a zero at its end"));
 }
 
 TEST_F(CheckFlight, names_lead_somewhere) {
@@ -227,6 +248,74 @@ TEST_F(CheckFlight, this_process_is_sound_while_it_works) {
   EXPECT_THAT(texts(result), IsEmpty());
   EXPECT_FALSE(result.quiet);
   EXPECT_GE(result.ledgers, 1U);
+}
+
+TEST_F(CheckFlight, a_manager_that_went_after_its_last_block_is_no_finding) {
+  file.slot(4).bytes = 100;
+  file.slot(4).tag_ledger = std::uint64_t{1} << 16;
+  std::atomic<bool> done{false};  // written by the checker, read by the other thread; relaxed: nothing hangs on it
+  std::thread changing{[&] {
+    // Everything stands for a while, each time another one.
+    auto const rest = [&](std::uint64_t loads) {
+      for (; loads != 0; --loads) static_cast<void>(file.slot(4).state.load());
+    };
+    for (std::uint64_t generation = 1; !done.load(std::memory_order_relaxed); ++generation) {
+      file.ledger(1).state = static_cast<std::uint64_t>(LedgerState::open);
+      file.slot(4).state = pack_slot(generation, SlotState::live, false);
+      rest(generation * 7 % 509);
+      file.slot(4).state = pack_slot(generation, SlotState::free, false);
+      file.ledger(1).state = static_cast<std::uint64_t>(LedgerState::free);
+      rest(generation * 11 % 509);
+    }
+  }};
+  std::vector<std::string> found;
+  auto const view = file.view();
+  for (int i = 0; i < 5000; ++i) {
+    for (auto const& finding : check_flight(view, {.most_findings = 3, .dead = false}).findings) found.push_back(finding.text);
+  }
+  done.store(true, std::memory_order_relaxed);
+  changing.join();
+  EXPECT_THAT(found, IsEmpty());
+}
+
+// Names, managers, their blocks and hooks come and go while the file is read: none of it is damage.
+TEST(CheckFlightOfTheLiving, has_no_findings_while_everything_changes) {
+  auto keep = test::null_manager(MemoryBudget::unlimited());
+  std::vector<TrackedBuffer<std::byte>> kept;  // so that younger blocks lie further behind in the table, and are looked at later
+  for (int i = 0; i < 20'000; ++i) kept.push_back(keep.alloc<std::byte>(1).value());
+  auto const view = FlightView::of_this_process().value();
+  constexpr int kThreads = 3;
+  constexpr int kManagers = 700;  // more names than the directory has entries: it is used up, and used again
+  constexpr int kPerCheck =
+      20;  // that many at most while one check goes on: checks see names being made until there is no more room
+  std::atomic<int> working{kThreads};  // written by every worker at its end, release; read by the checker, acquire
+  std::atomic<int> checks{0};          // written by the checker, read by the workers; relaxed: only a count
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kManagers; ++i) {
+        while (i > kPerCheck * (checks.load(std::memory_order_relaxed) + 1)) std::this_thread::yield();
+        auto manager = test::null_manager(MemoryBudget::unlimited());
+        auto const tag = AllocTag{"check-" + std::to_string(t) + "-" + std::to_string(i % 150)};
+        auto const hook = take_hook_cell(0, "check-hook-" + std::to_string(t), 0);
+        auto const first = manager.alloc<std::byte>(100, tag);
+        auto const second = manager.alloc<std::byte>(200);
+        EXPECT_TRUE(first && second);
+        give_hook_cell_back(hook);
+      }
+      working.fetch_sub(1, std::memory_order_release);
+    });
+  }
+  std::vector<std::string> found;
+  do {
+    for (auto const& finding : check_flight(view, {.most_findings = 3, .dead = std::nullopt}).findings) {
+      if (found.size() < 20) found.push_back(finding.text);
+    }
+    checks.fetch_add(1, std::memory_order_relaxed);
+  } while (working.load(std::memory_order_acquire) != 0);
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(found, IsEmpty()) << "in " << checks << " checks";
+  EXPECT_EQ(check_flight(view, {}).found, 0U);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ TEST(FlightLedgers, figures_are_unpacked) {
   cell.device_outside = 1;   // 0 bytes, known
   cell.sentinel_bytes = 64;
   cell.generation = 4;
+  cell.created_ticks = 1234;
   file.tallies(1).refusals[0][1] = 5;    // over_budget by manager
   file.tallies(1).refusals[14][6] = 2;   // parse by guard: the last of both
   file.tallies(1).refusals[15][7] = 99;  // no kind and no layer of ours
@@ -72,6 +73,8 @@ TEST(FlightLedgers, figures_are_unpacked) {
   EXPECT_EQ(ledger.device_ordinal, 3);
   EXPECT_EQ(ledger.sentinel_bytes, 64U);
   EXPECT_EQ(ledger.generation, 4U);
+  EXPECT_EQ(ledger.created_ticks, 1234U);
+  EXPECT_EQ(ledger.operation_number, 11U);
   EXPECT_EQ(ledger.refusals[0][1], 5U);
   EXPECT_EQ(ledger.refusals[14][6], 2U);
   EXPECT_EQ(ledger.failures(), 7U);

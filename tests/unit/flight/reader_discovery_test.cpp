@@ -1,4 +1,4 @@
-// Which files are flight files, by their names alone.
+// Which files are flight files, by their names alone; in which order, by the start that they name.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <headroom/flight_reader.hpp>
+
+#include "flight_builder.hpp"
 
 namespace headroom::flight {
 namespace {
@@ -45,6 +47,25 @@ TEST_F(FlightDiscovery, finds_newest_first) {
   EXPECT_EQ((*found)[1].pid, 17U);
   EXPECT_EQ((*found)[1].run, "0123456789abcdef");
   EXPECT_EQ((*found)[1].path, folder + "/train.17.0123456789abcdef.flight");
+}
+
+TEST_F(FlightDiscovery, the_start_counts_that_the_file_names) {
+  // What modifies the file later, such as the note that its process is dead, makes nobody younger.
+  auto const start = [&](std::string const& name, std::uint64_t started, std::int64_t modified) {
+    FlightBuilder file;
+    file.header().start_realtime_ns = started * 1'000'000'000;
+    file.save(folder + "/" + name);
+    timespec const times[2]{{modified, 0}, {modified, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (folder + "/" + name).c_str(), times, 0), 0);
+  };
+  start("old.17.0123456789abcdef.flight", 1'000'000'000, 1'900'000'000);
+  start("young.17.0123456789abcdee.flight", 1'000'000'500, 1'000'000'500);
+  touch("unread.17.0123456789abcded.flight", 1'000'000'200);  // says nothing: its own time counts
+  auto const found = find_flights(folder).value();
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].program, "young");
+  EXPECT_EQ(found[1].program, "unread");
+  EXPECT_EQ(found[2].program, "old");
 }
 
 TEST_F(FlightDiscovery, a_program_may_have_dots_and_any_bytes) {

@@ -80,6 +80,34 @@ TEST_F(FollowFleet, leaves_out_what_cannot_be_read_and_names_it) {
   EXPECT_THAT(fleet.problems()[0], testing::HasSubstr("99"));
 }
 
+TEST_F(FollowFleet, a_file_that_nobody_may_read_is_named) {
+  save(11, 100);
+  save(22, 200);
+  fs::permissions(path_of(22), fs::perms::none);
+  // The superuser may read everything: for a moment, be somebody else.
+  auto const is_root = ::geteuid() == 0;
+  if (is_root) {
+    constexpr auto kRead = fs::perms::owner_all | fs::perms::group_read | fs::perms::others_read;
+    fs::permissions(folder_, kRead | fs::perms::group_exec | fs::perms::others_exec);
+    fs::permissions(path_of(11), kRead);
+    ASSERT_EQ(::seteuid(65'534), 0);
+    if (::eaccess(folder_.c_str(), R_OK | X_OK) != 0) {
+      ASSERT_EQ(::seteuid(0), 0);
+      GTEST_SKIP() << "nobody else can look into " << folder_;
+    }
+  }
+  Fleet fleet{{folder_}};
+  auto const polled = fleet.poll();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_TRUE(polled);
+  ASSERT_EQ(fleet.members().size(), 1U);
+  EXPECT_EQ(fleet.members()[0].path, path_of(11));
+  ASSERT_EQ(fleet.problems().size(), 1U);
+  EXPECT_THAT(fleet.problems()[0], testing::HasSubstr(path_of(22)));
+}
+
 TEST_F(FollowFleet, a_folder_that_does_not_exist_holds_none) {
   Fleet fleet{{folder_ + "/nowhere"}};
   ASSERT_TRUE(fleet.poll());

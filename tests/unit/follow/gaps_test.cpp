@@ -181,6 +181,114 @@ TEST(FollowGaps, numbers_that_wrap_are_no_gap) {
   EXPECT_EQ(model.state_at(0, 105).allocated, 6U);
 }
 
+// Two lanes, one of which has not been written for most of a lap of the numbers.
+TEST(FollowGaps, a_lane_that_went_quiet_long_ago_comes_before_the_busy_one) {
+  constexpr std::uint32_t kWeights = 6;
+  constexpr std::uint64_t kTenSeconds = 10'000'000'000;
+  auto const script = new_script();
+  script->name(kWeights, "weights");
+  auto const put_in_lane = [&](std::uint32_t lane, flight::Event event) {
+    event.lane = lane;
+    script->put(event);
+  };
+  for (std::uint64_t i = 0; i < 2000; ++i) put_in_lane(0, script->make_allocate(1000 + i, 0x10'0000 + i * 64, 10, kWeights));
+  // The worker's records of these were overwritten.
+  script->books[0].number += 698'000;
+  script->book().counters.allocations += 349'000;
+  script->book().counters.frees += 349'000;
+  script->thread = 8;
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    auto const ticks = kTenSeconds + i * 400;
+    auto const address = 0x90'0000 + i * 256;
+    put_in_lane(1, script->make_allocate(ticks, address, 7, kTag));
+    put_in_lane(1, script->make_allocate(ticks + 100, address + 64, 7, kTag));
+    put_in_lane(1, script->make_allocate(ticks + 200, address + 128, 7, kTag));
+    put_in_lane(1, script->make_free(ticks + 300, address + 128, 7, kTag));
+  }
+  auto const end = kTenSeconds + 499 * 400 + 300;
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+
+  EXPECT_EQ(model.losses().gaps, 1U);
+  EXPECT_EQ(model.losses().operations_missing, 698'000U);
+  EXPECT_EQ(model.losses().late_events, 0U);
+  auto const loaded = model.state_at(0, 2999);
+  EXPECT_EQ(loaded.known, Known::exact);
+  EXPECT_EQ(loaded.allocated, 20'000U);
+  auto const idle = model.state_at(0, kTenSeconds - 1);
+  EXPECT_EQ(idle.known, Known::gap);
+  EXPECT_EQ(idle.missing_operations, 698'000U);
+  auto const first = model.state_at(0, kTenSeconds);
+  EXPECT_EQ(first.known, Known::exact) << "what was live before it stands in the table";
+  EXPECT_EQ(first.allocated, 20'007U);
+  auto const now = model.state_at(0, end);
+  EXPECT_EQ(now.known, Known::exact);
+  EXPECT_EQ(now.as_of_ticks, end);
+  EXPECT_EQ(now.allocated, 27'000U);
+  EXPECT_EQ(now.live_allocations, 3000U);
+  ASSERT_EQ(now.tags.size(), 2U);
+  EXPECT_EQ(now.tags[0].bytes, 20'000U);
+  EXPECT_EQ(now.tags[1].bytes, 7000U);
+
+  // And what follows is not late.
+  put_in_lane(1, script->make_allocate(end + 100, 0x8000, 3, kTag));
+  put_in_lane(0, script->make_allocate(end + 200, 0x8100, 2, kWeights));
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.losses().late_events, 0U);
+  EXPECT_EQ(model.losses().gaps, 1U);
+  EXPECT_EQ(model.state_at(0, end + 200).allocated, 27'005U);
+}
+
+TEST(FollowGaps, a_thread_that_was_stopped_before_it_stamped_its_record_makes_no_lap) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  // Its allocation is done, its record is stamped when the program goes on: a tenth of a second later.
+  auto const stopped = script->make_allocate(100'000'300, 0x2000, 20, kTag);
+  script->allocate(200, 0x3000, 40, kTag);
+  script->put(stopped);
+  script->allocate(100'000'400, 0x4000, 80, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.losses().gaps, 0U);
+  EXPECT_EQ(model.losses().late_events, 0U);
+  EXPECT_EQ(model.state_at(0, 100'000'400).allocated, 150U);
+  EXPECT_EQ(model.state_at(0, 100'000'400).live_allocations, 4U);
+}
+
+TEST(FollowGaps, of_several_journal_gaps_the_last_one_to_end_counts) {
+  auto const script = new_script();
+  script->allocate(50, 0x1000, 10, kTag);
+  script->book().limit = 1000;
+  auto const mark_in_lane = [&](std::uint32_t lane, std::uint64_t ticks) {
+    auto mark = script->event(flight::EventKind::mark, ticks);
+    mark.lane = lane;
+    mark.number = 10;
+    script->put(mark);
+  };
+  mark_in_lane(1, 200);
+  mark_in_lane(2, 500);
+  mark_in_lane(3, 600);
+  auto const lose = [&](std::uint32_t lane) {
+    script->gaps.push_back({.ring = flight::Ring::journal, .lane = lane, .first_missing = 3, .last_missing = 9});
+  };
+  lose(2);
+  lose(1);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_FALSE(model.state_at(0, 300).limit_known) << "lane 2 may have lost a change of the budget";
+  EXPECT_FALSE(model.state_at(0, 499).limit_known);
+  EXPECT_TRUE(model.state_at(0, 500).limit_known);
+
+  // One that no record ends may reach up to now, whatever the others do.
+  script->now = 900;
+  lose(4);
+  lose(3);
+  mark_in_lane(3, 800);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_FALSE(model.state_at(0, 850).limit_known);
+  EXPECT_TRUE(model.state_at(0, 900).limit_known);
+}
+
 TEST(FollowGaps, the_frame_of_a_dead_process_is_completed_from_its_table) {
   auto const script = new_script();
   script->allocate(100, 0x1000, 10, kTag);

@@ -3,7 +3,7 @@
 
 #include "base/clock.hpp"
 #include "guards.hpp"
-#include "scripted_source.hpp"
+#include "story_events.hpp"
 
 namespace headroom::follow {
 namespace {
@@ -14,17 +14,6 @@ using test::Bytes;
 using test::Cache;
 using test::host_guard;
 using test::take;
-
-/// The stories of one guard in this process's flight memory, from the first on.
-std::vector<FailureStory> stories_of(MemoryGuard const& guard, std::uint64_t since_ticks) {
-  Model model{flight_source(flight::FlightView::of_this_process().value())};
-  EXPECT_TRUE(model.catch_up());
-  auto stories = model.failures();
-  std::erase_if(stories, [&](FailureStory const& story) {
-    return story.ledger != guard.manager().ledger_cell().value() || story.ticks < since_ticks;
-  });
-  return stories;
-}
 
 TEST(FollowStories, a_request_that_a_hook_could_not_save_is_told_whole) {
   auto const since = ticks_now();
@@ -144,13 +133,6 @@ TEST(FollowStories, a_reservation_that_was_given_is_a_step) {
   EXPECT_EQ(stories[0].policy[0].bytes, 512U);
 }
 
-flight::Event refusal(Script& script, std::uint64_t ticks, std::uint64_t requested) {
-  auto event = script.event(EventKind::refusal, ticks);
-  event.words[2] = requested;
-  event.words[5] |= std::uint64_t{1 * 64 + 1} << 40U;  // over_budget by the manager
-  return event;
-}
-
 TEST(FollowStories, a_process_that_died_in_a_hook_leaves_it_running) {
   auto const script = std::make_shared<Script>();
   script->book();
@@ -190,17 +172,21 @@ TEST(FollowStories, threads_do_not_mix_and_lost_records_end_what_was_open) {
   script->put(gave_up(120, 20));
   auto model = model_of(script);
   ASSERT_TRUE(model.catch_up());
-  script->gaps.push_back({.ring = flight::Ring::journal, .lane = 0, .first_missing = 5, .last_missing = 6});
+  script->gaps.push_back({.ring = flight::Ring::journal, .lane = 0, .first_missing = 3, .last_missing = 6});
+  script->records = 7;
   script->thread = 1;
   script->put(gave_up(200, 10));
   ASSERT_TRUE(model.catch_up());
   auto const stories = model.failures();
   ASSERT_EQ(stories.size(), 3U);
-  EXPECT_EQ(stories[0].end, FailureEnd::failed);
+  EXPECT_EQ(stories[0].end, FailureEnd::under_way) << "what was done about it may be among what is lost";
+  EXPECT_TRUE(stories[0].incomplete);
   EXPECT_EQ(stories[1].end, FailureEnd::gave_up);
+  EXPECT_FALSE(stories[1].incomplete);
   EXPECT_EQ(stories[1].thread, 2U);
   EXPECT_EQ(stories[2].requested, 10U) << "its beginning may be the first one, or was lost: nobody knows";
   EXPECT_FALSE(stories[2].claimed.has_value());
+  EXPECT_TRUE(stories[2].incomplete);
 }
 
 TEST(FollowStories, the_oldest_are_forgotten_and_counted) {

@@ -105,8 +105,10 @@ TEST(Checkpoint, that_throws_is_counted_and_the_first_error_comes_out) {
   EXPECT_NE(refused.error().message.find("the checkpoint callback threw"), std::string::npos) << refused.error().message;
   EXPECT_EQ(full.guard.stats().checkpoints, 1U);
   const auto events = watch.of(full.guard.manager(), flight::EventKind::policy);
-  ASSERT_EQ(events.size(), 2U);
-  EXPECT_EQ(events[0].policy_step(), flight::PolicyStep::checkpoint_failed);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[0].policy_step(), flight::PolicyStep::begun);
+  EXPECT_EQ(events[1].policy_step(), flight::PolicyStep::checkpoint_failed);
+  EXPECT_EQ(events[2].policy_step(), flight::PolicyStep::gave_up);
   EXPECT_FALSE(full.guard.safe_alloc<std::byte>(1)) << "it can run again";
   EXPECT_EQ(full.guard.stats().checkpoints, 2U);
 }

@@ -1,4 +1,5 @@
 // Hooks and several threads: turns that run elsewhere, removal, locks of the program, limits of time.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -53,6 +54,7 @@ TEST_F(HookThreads, a_run_on_another_thread_is_waited_for_and_was_the_hooks_turn
   if (!kTestPoints) GTEST_SKIP() << "this build has no test points";
   auto cache = take(1024);
   const auto rest = take(1024);
+  EventWatch watch;
   int runs = 0;
   add(hook("frees", [&] {
     begun.open();
@@ -63,7 +65,11 @@ TEST_F(HookThreads, a_run_on_another_thread_is_waited_for_and_was_the_hooks_turn
   auto other = start_round();
   RoundResult here;
   const PassedPoint waits{TestPoint::hook_before_wait};
-  std::thread second{[&] { here = round_for(1024); }};
+  std::uint32_t second_thread = 0;
+  std::thread second{[&] {
+    second_thread = flight::this_thread().thread_id;
+    here = round_for(1024);
+  }};
   PassedPoint::wait_until_passed();
   let_go.open();
   second.join();
@@ -74,6 +80,36 @@ TEST_F(HookThreads, a_run_on_another_thread_is_waited_for_and_was_the_hooks_turn
   EXPECT_EQ(here.turns[0].outcome, HookOutcome::ran_elsewhere);
   EXPECT_TRUE(here.made_progress);
   EXPECT_EQ(here.runs, 0U);
+  EXPECT_EQ(elsewhere.runs, 1U);
+  // It is written down for who waited, with how long that took, and counts as no skip.
+  const auto skips = watch.of(manager, flight::EventKind::hook_skip);
+  ASSERT_EQ(skips.size(), 1U);
+  EXPECT_EQ(skips[0].words[6], static_cast<std::uint64_t>(flight::HookSkip::elsewhere));
+  EXPECT_EQ(skips[0].words[2], 1024U);
+  EXPECT_EQ(skips[0].hook(), shown("frees").directory_id);
+  EXPECT_EQ(skips[0].thread(), second_thread);
+  EXPECT_EQ(skips[0].duration_ns(), std::min<std::int64_t>(here.turns[0].duration.count(), 0xFFFFFFFF));
+  EXPECT_EQ(shown("frees").skips, 0U);
+  EXPECT_EQ(shown("frees").busy_skips, 0U);
+  EXPECT_EQ(registry.totals().skips, 0U);
+}
+
+TEST_F(HookThreads, who_is_about_to_wait_for_a_run_hears_of_it_first_and_under_no_lock) {
+  add_blocked(kForEver);
+  auto other = start_round();
+  int told = 0;
+  HookRound round;
+  round.context.requested_bytes = 4096;
+  // The run ends here: had the registry been locked, its end could not be written down.
+  round.before_wait = [&] {
+    ++told;
+    let_go.open();
+    other.join();
+  };
+  const auto here = registry.run_round(round);
+  EXPECT_EQ(told, 1);
+  ASSERT_EQ(here.turns.size(), 1U);
+  EXPECT_EQ(here.turns[0].outcome, HookOutcome::ran_elsewhere);
   EXPECT_EQ(elsewhere.runs, 1U);
 }
 

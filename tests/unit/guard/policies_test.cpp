@@ -318,11 +318,16 @@ TEST(GuardRecords, each_step_of_the_policy_is_an_event_and_counted_for_readers) 
   EventWatch second;
   EXPECT_FALSE(failed.ask());
   const auto events = second.of(failed.host.guard.manager(), flight::EventKind::policy);
-  ASSERT_EQ(events.size(), 2U);
-  EXPECT_EQ(events[0].policy_step(), Step::checkpoint);
-  EXPECT_EQ(events[1].policy_step(), Step::gave_up);
-  EXPECT_EQ(events[1].words[4], 1000U);
-  EXPECT_EQ(events[1].error_kind(), ErrorKind::device_out_of_memory);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[0].policy_step(), Step::begun);
+  EXPECT_EQ(events[0].policy_begins(), Step::checkpoint);
+  EXPECT_EQ(events[0].words[3], 0U);
+  EXPECT_EQ(events[0].words[4], 1000U);
+  EXPECT_EQ(events[0].error_kind(), ErrorKind::device_out_of_memory);
+  EXPECT_EQ(events[1].policy_step(), Step::checkpoint);
+  EXPECT_EQ(events[2].policy_step(), Step::gave_up);
+  EXPECT_EQ(events[2].words[4], 1000U);
+  EXPECT_EQ(events[2].error_kind(), ErrorKind::device_out_of_memory);
   const auto snapshot = snapshot_of(failed.host.guard.manager());
   EXPECT_EQ(snapshot.guard.checkpoints, 1U);
   EXPECT_EQ(snapshot.guard.gave_up, 1U);
@@ -331,9 +336,16 @@ TEST(GuardRecords, each_step_of_the_policy_is_an_event_and_counted_for_readers) 
   const auto held = take(waiting.guard, 100);
   EventWatch third;
   EXPECT_FALSE(waiting.guard.safe_alloc<std::byte>(1));
-  EXPECT_EQ(steps_of(third, waiting.guard), (Steps{{Step::waited, Kind::wait_and_retry}, {Step::gave_up, Kind::wait_and_retry}}));
-  EXPECT_EQ(snapshot_of(waiting.guard.manager()).guard.policy_waits, 1U);
-  EXPECT_GE(snapshot_of(waiting.guard.manager()).guard.policy_wait_ns, 1'000'000U) << "from the refusal to its deadline";
+  const auto of_wait = third.of(waiting.guard.manager(), flight::EventKind::policy);
+  ASSERT_EQ(of_wait.size(), 3U);
+  EXPECT_EQ(of_wait[0].policy_begins(), Step::waited);
+  EventWatch fourth;
+  EXPECT_FALSE(waiting.guard.safe_alloc<std::byte>(1));
+  EXPECT_EQ(
+      steps_of(fourth, waiting.guard),
+      (Steps{{Step::begun, Kind::wait_and_retry}, {Step::waited, Kind::wait_and_retry}, {Step::gave_up, Kind::wait_and_retry}}));
+  EXPECT_EQ(snapshot_of(waiting.guard.manager()).guard.policy_waits, 2U);
+  EXPECT_GE(snapshot_of(waiting.guard.manager()).guard.policy_wait_ns, 2'000'000U) << "each from the refusal to its deadline";
 }
 
 TEST(GuardRecords, a_request_for_which_nothing_was_tried_leaves_its_refusal_alone) {

@@ -72,7 +72,26 @@ TEST_F(Summary, counts_by_hand) {
                                     .live_allocations = 2,
                                     .threads = 2,
                                     .first_time_us = 5,
-                                    .last_time_us = 30}));
+                                    .last_time_us = 30,
+                                    .at_peak = {SizeClassSum{.bytes = 150, .allocations = 2}}}));
+}
+
+TEST_F(Summary, who_held_the_peak_by_class_of_size) {
+  // 2 MiB − 1 + 32 MiB + 33 MiB is the peak; the same sum later, in other sizes, is no new one.
+  auto const summary = summary_of(
+      "1,1,allocate,0xa,1048575,0\n"
+      "1,2,allocate,0xb,1048576,0\n"
+      "1,3,allocate,0xc,33554432,0\n"
+      "1,4,allocate,0xd,34603008,0\n"
+      "1,5,free,0xd,34603008,0\n"
+      "1,6,free,0xb,1048576,0\n"
+      "1,7,allocate,0xe,35651584,0\n");
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(summary->peak_bytes, 1'048'575U + 1'048'576U + 33'554'432U + 34'603'008U);
+  EXPECT_EQ(summary->live_bytes, summary->peak_bytes);
+  EXPECT_EQ(summary->at_peak[0], (SizeClassSum{.bytes = 1'048'575, .allocations = 1}));
+  EXPECT_EQ(summary->at_peak[1], (SizeClassSum{.bytes = 1'048'576 + 33'554'432, .allocations = 2}));
+  EXPECT_EQ(summary->at_peak[2], (SizeClassSum{.bytes = 34'603'008, .allocations = 1}));
 }
 
 TEST_F(Summary, of_nothing_is_zero) { EXPECT_EQ(summary_of(""), TraceSummary{}); }
