@@ -2,7 +2,6 @@
 import os
 import re
 import signal
-import subprocess
 import time
 import unittest
 
@@ -31,16 +30,7 @@ class Explain(CommandTest):
         return text
 
     def start_slow_driver(self, *scene):
-        process = subprocess.Popen([SLOW_DRIVER, *scene], env=self.environment(), stdout=subprocess.PIPE, text=True)
-
-        def end():
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            process.stdout.close()
-        self.addCleanup(end)
-        self.assertEqual(process.stdout.readline(), "hanging\n")
-        return process
+        return self.start_program(SLOW_DRIVER, *scene, says="hanging")
 
     def killed_slow_driver(self, *scene):
         process = self.start_slow_driver(*scene)

@@ -54,14 +54,24 @@ class CommandTest(unittest.TestCase):
             process = subprocess.Popen([COMMAND, *map(str, arguments)], env=self.environment(), stdout=subprocess.PIPE,
                                        stderr=error_file, text=True)
         process.error_path = error_path
+        self.end_with_test(process)
+        return process
 
+    def start_program(self, path, *arguments, says):
+        """A test's own program, as soon as it has said on stdout that it is where it should be; it is killed when the test ends."""
+        process = subprocess.Popen([path, *map(str, arguments)], env=self.environment(), stdout=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, text=True)
+        self.end_with_test(process)
+        self.assertEqual(process.stdout.readline(), f"{says}\n")
+        return process
+
+    def end_with_test(self, process):
         def end():
             if process.poll() is None:
                 process.kill()
             process.wait()
             process.stdout.close()
         self.addCleanup(end)
-        return process
 
     def wait_for(self, process, words):
         """The line of stderr with these words, as soon as it is there."""

@@ -1,7 +1,6 @@
 """ps --threads: what each thread is doing right now, and what the threads of a killed process were doing."""
 import os
 import re
-import subprocess
 import time
 import unittest
 
@@ -14,16 +13,7 @@ KEYS = "thread name operation bytes since seconds manager device hook hook_since
 
 class Threads(CommandTest):
     def start_at_work(self):
-        process = subprocess.Popen([AT_WORK], env=self.environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-
-        def end():
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            process.stdout.close()
-        self.addCleanup(end)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
+        return self.start_program(AT_WORK, says="ready")
 
     def threads_of(self, process):
         (row,) = [row for row in self.json_of("ps", "--json") if row["pid"] == process.pid]
