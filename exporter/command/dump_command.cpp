@@ -37,7 +37,15 @@ struct DumpArguments {
   for (auto& c : program) {
     if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
   }
-  return program + '.' + std::to_string(process.pid) + '.' + flight::short_run(process.run) + ".post-mortem.json";
+  auto const stem = program + '.' + std::to_string(process.pid) + '.' + flight::short_run(process.run);
+  constexpr std::string_view kEnding = ".post-mortem.json";
+  auto name = stem + std::string{kEnding};
+  std::error_code unknown;
+  // One of a moment before is what somebody may want to compare this one with.
+  for (std::uint64_t number = 2; std::filesystem::exists(std::filesystem::symlink_status(name, unknown)); ++number) {
+    name = stem + '.' + std::to_string(number) + std::string{kEnding};
+  }
+  return name;
 }
 
 ExitCode write(flight::FlightView const& view, DumpArguments const& arguments) {
@@ -73,6 +81,12 @@ ExitCode run_dump(DumpArguments const& arguments) {
     complain(kWho, printable(source->name()) + " is a post-mortem already; expected a flight file or a process");
     return ExitCode::broken_input;
   }
+  std::error_code unknown;
+  if (arguments.output && *arguments.output != "-" && std::filesystem::equivalent(*path, *arguments.output, unknown)) {
+    complain(kWho,
+             "-o " + *arguments.output + " is the flight file itself; expected another file, for what it says would be lost");
+    return ExitCode::usage;
+  }
   auto const view = source->flight();
   return view ? write(*view, arguments) : complain_about(kWho, view.error(), ExitCode::broken_input);
 }
@@ -86,7 +100,8 @@ Subcommand add_dump(CLI::App& app) {
       ->required()
       ->type_name("PID|FILE");
   dump->add_option("-o,--output", arguments->output,
-                   "Write to this file (- is standard output; default: PROGRAM.PID.RUN.post-mortem.json here)")
+                   "Write to this file (- is standard output; default: PROGRAM.PID.RUN.post-mortem.json here, or the "
+                   "next free RUN.2, RUN.3 …)")
       ->type_name("FILE");
   dump->add_flag("--no-events", arguments->no_events, "Leave the events out: the state alone");
   dump->add_option("--dir", arguments->folder,

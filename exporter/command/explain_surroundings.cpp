@@ -88,7 +88,11 @@ void explain_peak(Scene const& scene, Prose& prose) {
     if (!scene.story) prose.say("Nothing was allocated");
     return;
   }
-  auto text = "The most that " + subject(scene) + " held was " + format_bytes(peak.bytes) + share_of_budget(scene, peak);
+  auto const was_set_back = std::ranges::any_of(scene.stories, [&](follow::FailureStory const& story) {
+    return story.ledger == scene.ledger->cell && allocated_at_failure(story) > peak.bytes;
+  });
+  auto text = "The most that " + subject(scene) + " held" + (was_set_back ? " since its peak was last set back" : "") + " was " +
+              format_bytes(peak.bytes) + share_of_budget(scene, peak);
   auto const is_of_story = scene.story && scene.story->ledger == scene.ledger->cell;
   if (peak.ticks) {
     auto const time = moment_in_prose(scene, *peak.ticks);
@@ -156,6 +160,12 @@ void explain_losses(Scene const& scene, Prose& prose) {
     prose.say("This file was written without events: figures, books and the last failure are all that it tells");
     return;
   }
+  if (scene.is_record() && !scene.model.source().live_is_whole()) {
+    prose.say(
+        "This file does not have everything: it was cut off, or lists only the largest blocks, so who held what before may be "
+        "missing");
+    return;
+  }
   if (losses.events_lost + losses.events_refused != 0) {
     prose.say(lost_text(scene, losses));
   } else if (losses.operations_missing + losses.gaps + losses.unmatched_frees != 0) {
@@ -170,6 +180,24 @@ void explain_losses(Scene const& scene, Prose& prose) {
 
 }  // namespace
 
+namespace {
+
+/// Frees that were refused: what the manager caught before it reached the driver.
+void explain_misuses(Scene const& scene, Prose& prose) {
+  std::vector<std::string> kinds;
+  std::uint64_t all = 0;
+  for (std::size_t kind = 0; kind < scene.ledger->free_failures.size(); ++kind) {
+    auto const count = scene.ledger->free_failures[kind];
+    if (static_cast<ErrorKind>(kind) == ErrorKind::driver) continue;  // blocks that could not be freed: told already
+    all += count;
+    if (count != 0) kinds.push_back(format_count(count) + ' ' + std::string{to_string(static_cast<ErrorKind>(kind))});
+  }
+  if (all != 0)
+    prose.say(capitalised(counted_in_words(all, "free")) + (all == 1 ? " was" : " were") + " refused: " + listed(kinds));
+}
+
+}  // namespace
+
 void explain_surroundings(Scene const& scene, Prose& prose) {
   if (scene.ledger == nullptr) return;
   explain_other_failures(scene, prose);
@@ -180,6 +208,7 @@ void explain_surroundings(Scene const& scene, Prose& prose) {
     prose.say(capitalised(counted_in_words(scene.ledger->failed_frees, "block")) + " could not be freed, and " +
               format_bytes_exact(scene.ledger->failed_free_bytes) + (is_one ? " stay charged for it" : " stay charged for them"));
   }
+  explain_misuses(scene, prose);
   explain_losses(scene, prose);
 }
 

@@ -52,6 +52,14 @@ std::vector<std::string> folders_or_default(std::optional<std::string> const& fo
   return folder ? std::vector{*folder} : flight::flight_folders();
 }
 
+Result<void> check_named_folder(std::optional<std::string> const& folder) {
+  std::error_code error;
+  if (!folder || std::filesystem::is_directory(*folder, error)) return {};
+  return fail(
+      ErrorKind::io, Layer::request,
+      "--dir '" + printable(*folder) + "': " + (error ? error.message() : "no folder") + "; expected a folder of flight files");
+}
+
 Result<std::string> file_of(std::string_view text, std::vector<std::string> const& folders) {
   std::string path{text};
   std::error_code ignored;

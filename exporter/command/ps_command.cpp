@@ -17,6 +17,7 @@
 #include <headroom/flight_reader.hpp>
 
 #include "command/figures.hpp"
+#include "command/find_process.hpp"
 #include "command/output.hpp"
 #include "command/process_figures.hpp"
 #include "command/subcommand.hpp"
@@ -54,11 +55,11 @@ template <class T>
 [[nodiscard]] nlohmann::ordered_json threads_json(Row const& row) {
   auto threads = nlohmann::ordered_json::array();
   for (auto const& activity : thread_activities(row.view, row.figures)) {
-    auto const is_busy = activity.operation != flight::InFlight::none;
+    auto const is_busy = activity.operation != flight::InFlight::none || activity.short_of_memory;
     nlohmann::ordered_json thread;
     thread["thread"] = activity.thread;
     thread["name"] = activity.name;
-    thread["operation"] = word_of(activity.operation);
+    thread["operation"] = word_of(activity);
     thread["bytes"] = value_or_null(is_busy, activity.bytes);
     thread["since"] = utc_json(activity.since_realtime_ns);
     thread["seconds"] = seconds_json(activity.seconds);
@@ -190,17 +191,23 @@ void print_threads(std::vector<Row> const& rows) {
 }
 
 ExitCode run_ps(PsArguments const& arguments) {
-  auto const folders = arguments.folder ? std::vector{*arguments.folder} : flight::flight_folders();
+  if (auto const there = check_named_folder(arguments.folder); !there) {
+    return complain_about(kWho, there.error(), ExitCode::broken_input);
+  }
+  auto const folders = folders_or_default(arguments.folder);
   std::vector<Row> rows;
+  std::size_t unreadable = 0;
   for (auto const& folder : folders) {
     auto found = rows_in(folder);
     if (!found) {
       complain(kWho, found.error().message);
-      if (arguments.folder) return ExitCode::broken_input;
+      ++unreadable;
       continue;
     }
     std::ranges::move(*found, std::back_inserter(rows));
   }
+  // Nothing could be looked at: that is not "no processes".
+  if (!folders.empty() && unreadable == folders.size()) return ExitCode::broken_input;
   // The living first, each group from the youngest on.
   std::ranges::sort(rows, [](Row const& a, Row const& b) {
     return std::pair{!a.figures.living(), a.figures.age_seconds} < std::pair{!b.figures.living(), b.figures.age_seconds};

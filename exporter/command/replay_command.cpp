@@ -101,13 +101,15 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
                       std::optional<EventCounts> const& events) {
   auto const& figures = result.figures();
   auto const requests = figures.allocations + figures.refused;
+  auto const is_of_many = figures.loops > 1;
   std::cout << printable(history.name()) << ": "
+            << (is_of_many ? "in the last of " + format_count(figures.loops) + " loops " : "")
             << (figures.refused == 0
                     ? painted("all " + format_count(requests) + " allocations granted", Colour::green)
                     : painted(format_count(figures.refused) + " of " + format_count(requests) + " allocations refused",
                               Colour::red))
             << (figures.budget_bytes ? " under a budget of " + format_bytes_exact(*figures.budget_bytes) : " without a budget")
-            << '\n';
+            << (is_of_many ? "; in all loops " + format_count(figures.refused_in_all_loops) + " refused" : "") << '\n';
   Table table{{{"", Table::Align::left}, {"", Table::Align::left}}, "  "};
   table.add({"allocations", format_count(figures.allocations)});
   table.add({"frees", format_count(figures.frees)});
@@ -135,10 +137,10 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
 
 // What hooks and policy did, over all loops.
 void print_help(GuardStats const& stats) {
-  std::cout << "short of memory: " << format_count(stats.refusals) << " requests, " << format_count(stats.recoveries)
-            << " of them granted after all; " << format_count(stats.hooks_run) << " hook runs freed "
-            << format_bytes(stats.bytes_freed_by_hooks) << ", " << format_count(stats.waits) << " waits, "
-            << format_count(stats.checkpoints) << " checkpoints\n";
+  std::cout << "short of memory: " << counted(stats.refusals, "request") << ", " << format_count(stats.recoveries)
+            << " of them granted after all; " << counted(stats.hooks_run, "hook run") << " freed "
+            << format_bytes(stats.bytes_freed_by_hooks) << ", " << counted(stats.waits, "wait") << ", "
+            << counted(stats.checkpoints, "checkpoint") << '\n';
   std::cout.flush();
 }
 

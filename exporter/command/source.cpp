@@ -15,6 +15,8 @@
 #include <headroom/byte_size.hpp>
 #include <headroom/flight_format.hpp>
 
+#include "command/output.hpp"
+
 namespace headroom::command {
 namespace {
 
@@ -144,6 +146,10 @@ Result<PostMortem> Source::post_mortem() {
   auto const bytes = bytes_->all();
   auto dump = read_post_mortem({reinterpret_cast<char const*>(bytes.data()), bytes.size()}, name_);
   bytes_.reset();
+  if (dump && dump->truncated && dump->process.run == 0 && dump->ledgers.empty()) {
+    return fail(ErrorKind::parse, Layer::request,
+                name_ + ": truncated before it says which process it is of; expected a post-mortem");
+  }
   return dump;
 }
 
@@ -167,6 +173,11 @@ Result<std::unique_ptr<follow::Source>> Source::records() {
     case SourceKind::dump: {
       auto dump = post_mortem();
       if (!dump) return tl::unexpected{std::move(dump.error())};
+      if (dump->truncated && dump->ledgers.empty()) {
+        return fail(ErrorKind::parse, Layer::request,
+                    name_ + ": truncated before the books of its process; expected a post-mortem");
+      }
+      if (dump->truncated) complain("headroom", name_ + ": truncated: what is told is whole, but more may be missing");
       return post_mortem_source(std::move(*dump), name_);
     }
     case SourceKind::history: break;

@@ -137,10 +137,15 @@ void print_manager(flight::LedgerSnapshot const& manager) {
       recoveries + guard.gave_up + guard.hook_runs + guard.policy_waits + guard.checkpoints != 0) {
     table.add({"short of memory", format_count(recoveries) + " requests recovered, " + format_count(guard.gave_up) +
                                       " failed though something was tried"});
-    table.add({"tried", format_count(guard.hook_runs) + " hook runs freed " + format_bytes(guard.hook_freed_bytes) + ", " +
-                            format_count(guard.policy_waits) + " waits of " +
+    table.add({"tried", counted(guard.hook_runs, "hook run") + " freed " + format_bytes(guard.hook_freed_bytes) + ", " +
+                            counted(guard.policy_waits, "wait") + " of " +
                             format_seconds(static_cast<double>(guard.policy_wait_ns) * 1e-9) + " in all, " +
                             format_count(guard.checkpoints) + " checkpoints"});
+  }
+  for (std::size_t kind = 0; kind < manager.free_failures.size(); ++kind) {
+    auto const count = manager.free_failures[kind];
+    if (count == 0 || static_cast<ErrorKind>(kind) == ErrorKind::driver) continue;  // the driver's: below
+    table.add({"refused frees", {format_count(count) + " " + std::string{to_string(static_cast<ErrorKind>(kind))}, Colour::red}});
   }
   if (manager.failed_frees != 0) {
     table.add(

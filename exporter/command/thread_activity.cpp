@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <headroom/byte_size.hpp>
+#include <headroom/follow.hpp>
 
 #include "command/output.hpp"
 
@@ -76,6 +77,37 @@ void add_hook(ThreadActivity& thread, flight::HookSnapshot const& hook, Since co
   return "idle";
 }
 
+/// As FailureStory::doing has it.
+[[nodiscard]] std::string shortage_text(ThreadActivity const& activity) {
+  auto const bytes = format_bytes(activity.bytes);
+  switch (*activity.short_of_memory) {
+    case flight::PolicyStep::waited: return "waiting for room for " + bytes;
+    case flight::PolicyStep::checkpoint: return "in the checkpoint callback, short of " + bytes;
+    default: return "waiting for a hook on another thread, short of " + bytes;
+  }
+}
+
+/// Who waits for room, for the checkpoint callback, or for another thread's run of a hook, by the journal.
+void add_shortages(std::vector<ThreadActivity>& threads, flight::FlightView const& view, ProcessFigures const& process,
+                   Since const& since) {
+  if (process.failures == 0 || process.state == "exited") return;
+  constexpr std::size_t kMostStories = 64;  // no more threads than that have a lane
+  follow::Model model{follow::flight_source(view),
+                      {.memory_bytes = std::size_t{64} << 10U, .failures = kMostStories, .operations = false}};
+  if (!model.catch_up()) return;
+  for (auto const& story : model.failures(kMostStories)) {
+    auto const thread = std::ranges::find(threads, story.thread, &ThreadActivity::thread);
+    auto const is_under_way = story.end == follow::FailureEnd::under_way && story.doing && !story.incomplete;
+    if (!is_under_way || thread == threads.end() || !thread->idle()) continue;
+    auto const ticks = story.doing_since == 0 ? story.ticks : story.doing_since;
+    thread->short_of_memory = story.doing;
+    thread->bytes = story.requested;
+    thread->manager = story.ledger_name;
+    thread->since_realtime_ns = since.realtime_ns(ticks);
+    thread->seconds = since.seconds(ticks);
+  }
+}
+
 }  // namespace
 
 std::vector<ThreadActivity> thread_activities(flight::FlightView const& view, ProcessFigures const& process) {
@@ -101,7 +133,13 @@ std::vector<ThreadActivity> thread_activities(flight::FlightView const& view, Pr
     }
     add_hook(*found, hook, since);
   }
+  add_shortages(threads, view, process, since);
   return threads;
+}
+
+std::string word_of(ThreadActivity const& activity) {
+  if (!activity.short_of_memory) return word_of(activity.operation);
+  return *activity.short_of_memory == flight::PolicyStep::checkpoint ? "checkpoint" : "waiting";
 }
 
 std::string sentence(ThreadActivity const& activity) {
@@ -114,8 +152,8 @@ std::string sentence(ThreadActivity const& activity) {
     if (activity.operation == flight::InFlight::none) return text;
     text += ", in it ";
   }
-  text += operation_text(activity);
-  if (activity.operation == flight::InFlight::none) return text;
+  text += activity.short_of_memory ? shortage_text(activity) : operation_text(activity);
+  if (activity.idle()) return text;
   if (!activity.manager.empty()) text += " for manager " + printable(activity.manager);
   return text + since_text(activity.seconds, activity.since_realtime_ns);
 }

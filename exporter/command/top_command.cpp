@@ -93,6 +93,7 @@ ExitCode run_top(TopArguments const& arguments) {
                                        : every.error().message));
     return ExitCode::usage;
   }
+  if (auto const there = check_named_folder(arguments.folder); !there) return broken(there.error());
   auto const folders = folders_or_default(arguments.folder);
   std::optional<std::string> file;
   if (arguments.process) {

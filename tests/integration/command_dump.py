@@ -148,6 +148,29 @@ class Dumps(CommandTest):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(json.loads(done.stdout)["refused"], 17)
         self.assertEqual(list(self.dumps.iterdir()), [])
+        self.assertEqual(done.stderr.count("no post-mortem could be written"), 1, done.stderr)
+
+    def test_a_folder_that_cannot_be_is_named_once(self):
+        file = self.write("file", "")
+        done = self.run_command("replay", OOM, "--budget", "5GiB", "--policy", "checkpoint",
+                                environment=self.environment(HEADROOM_DUMP_DIR=str(file / "dumps")))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"headroom: out of memory; no post-mortem could be written: {file}/dumps: Not a directory\n")
+
+    def test_a_dump_never_lies_over_what_it_is_of_or_one_before(self):
+        self.run_command("replay", DATA / "resnet.csv.xz", "--stop-after", 10, "--keep")
+        file, = self.flights.iterdir()
+        content = file.read_bytes()
+        itself = self.run_command("dump", file, "-o", self.flights / "." / file.name)
+        self.assertEqual((itself.returncode, itself.stdout), (2, ""))
+        self.assertIn("is the flight file itself", itself.stderr)
+        self.assertEqual(file.read_bytes(), content)
+        for _ in range(3):
+            done = subprocess.run([COMMAND, "dump", file], env=self.environment(), cwd=self.folder, capture_output=True, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        names = sorted(path.name for path in self.folder.glob("*.post-mortem.json"))
+        stem = names[-1].removesuffix(".post-mortem.json")
+        self.assertEqual(sorted([f"{stem}.post-mortem.json", f"{stem}.2.post-mortem.json", f"{stem}.3.post-mortem.json"]), names)
 
     def test_dump_of_the_living_and_the_dead_agree(self):
         name, records, live_bytes, live = "resnet", 4_000, 3_129_743_888, 748

@@ -86,7 +86,7 @@ class Histories(CommandTest):
         path = self.write("one.csv", HEADER + f"0,1,allocate,0xa,{512 * MIB},0\n0,2,free,0xa,{512 * MIB},0\n")
         done = self.run_command("replay", path, "--budget", "1GiB", "--hook", "cache:896MiB:1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("1 requests, 1 of them granted after all; 1 hook runs freed 384 MiB", done.stdout)
+        self.assertIn("1 request, 1 of them granted after all; 1 hook run freed 384 MiB", done.stdout)
         # Freed again there is no pressure, and the hook has its 896 MiB back for the second time around.
         again = self.run_command("replay", path, "--budget", "1GiB", "--hook", "cache:896MiB:1", "--loop", "2")
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
@@ -94,12 +94,19 @@ class Histories(CommandTest):
 
     def test_a_policy_without_hooks_decides_alone(self):
         path = self.write("two.csv", HEADER + f"0,1,allocate,0xa,{100 * MIB},0\n0,2,allocate,0xb,{50 * MIB},0\n")
-        for policy, said in (("fail", "0 waits, 0 checkpoints"), ("wait:1", "1 waits, 0 checkpoints"),
-                             ("checkpoint", "0 waits, 1 checkpoints"), ("retry", "0 waits, 0 checkpoints")):
+        for policy, said in (("fail", "0 waits, 0 checkpoints"), ("wait:1", "1 wait, 0 checkpoints"),
+                             ("checkpoint", "0 waits, 1 checkpoint"), ("retry", "0 waits, 0 checkpoints")):
             with self.subTest(policy):
                 done = self.run_command("replay", path, "--budget", "120MiB", "--policy", policy)
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
                 self.assertIn(said, done.stdout)
+
+    def test_the_text_tells_the_last_loop_from_all_of_them(self):
+        done = self.run_command("replay", history("oom_batch"), "--budget", "5GiB", "--loop", 3, "--policy", "fail",
+                                environment=self.environment(HEADROOM_DUMP="off"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("in the last of 3 loops 17 of 1,283 allocations refused", done.stdout)
+        self.assertIn("; in all loops 51 refused\n", done.stdout)
 
     def test_loops_show_the_last_one_and_count_what_was_freed_between_them(self):
         figures = self.json_of("replay", history("resnet"), "--loop", 5, "--json")

@@ -130,7 +130,15 @@ class Processes(CommandTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn(f"no flight files in {self.flights}", done.stdout)
         self.assertEqual(self.json_of("ps", "--json"), [])
-        self.assertEqual(self.json_of("ps", "--json", "--dir", self.folder / "nowhere"), [])
+
+    def test_a_folder_that_cannot_be_looked_at_is_not_one_without_processes(self):
+        file = self.write("file", "")
+        for arguments, environment in ((("--dir", self.folder / "nowhere"), None), (("--dir", file), None), (("--dir", ""), None),
+                                       ((), self.environment(HEADROOM_DIR=str(file)))):
+            for subcommand in (("ps",), ("ps", "--json"), ("top", "--once")):
+                done = self.run_command(*subcommand, *arguments, environment=environment)
+                self.assertEqual((done.returncode, done.stdout), (3, ""), (subcommand, arguments, done.stderr))
+                self.assertNotEqual(done.stderr, "")
 
 
 if __name__ == "__main__":

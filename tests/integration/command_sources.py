@@ -14,8 +14,11 @@ from command_histories import history
 from command_runner import COMMAND, DATA, HEADER
 from expected_refusals import records
 
-GIB = 1 << 30
 CLASSES = ("<1MiB", "1-32MiB", ">32MiB")
+
+
+def flat(text):
+    return " ".join(text.split())
 
 
 def class_of(size):
@@ -106,6 +109,57 @@ class Summary(Sources):
             self.assertIn(name, piped.stdout)
 
 
+class Figures(Sources):
+    """Of a dump that was changed by hand: what its commands make of it."""
+    def changed(self, change):
+        dump = json.loads(self.dump_of(self.refused(), "--no-events").read_text())
+        change(dump)
+        return self.write("changed.json", json.dumps(dump))
+
+    def test_refused_frees_are_told(self):
+        def misuse(dump):
+            dump["ledgers"][0]["free_failures"] = [{"kind": "double_free", "count": 2}, {"kind": "driver", "count": 1},
+                                                   {"kind": "unknown_pointer", "count": 1}]
+        path = self.changed(misuse)
+        summary = self.run_command("summary", path).stdout
+        self.assertRegex(summary, r"refused frees +2 double_free\n +refused frees +1 unknown_pointer\n")
+        self.assertIn("Three frees were refused: 2 double_free and 1 unknown_pointer.", flat(self.run_command("explain", path).stdout))
+
+    def test_a_clock_that_was_set_makes_nobody_older(self):
+        def set_clock(dump):
+            dump["process"]["liveness"] = "living"
+            dump["written"]["realtime_ns"] = str(int(dump["written"]["realtime_ns"]) + 864_000 * 10**9)
+            dump["written"]["monotonic_ns"] = dump["clock"]["syncs"][0][1] + 90 * 10**9
+        text = flat(self.run_command("explain", self.changed(set_clock)).stdout)
+        self.assertIn("1 min 30 s into its life", text)
+
+    def test_a_failure_without_its_record_is_dated_by_the_first_of_its_kind(self):
+        def forget(dump):
+            del dump["failure"]["ticks"]
+        path = self.changed(forget)
+        as_it_was = flat(self.run_command("explain", self.dump_of(self.refused(), "--no-events")).stdout)
+        self.assertRegex(as_it_was, r"At \d\d:\d\d:\d\d UTC it asked")
+        self.assertNotRegex(flat(self.run_command("explain", path).stdout), r"At \d{4}-")
+
+
+class Truncated(Sources):
+    def test_it_is_said_wherever_a_cut_dump_is_read(self):
+        whole = self.dump_of(self.refused())
+        content = whole.read_bytes()
+        cut = self.write("cut.json", content[:content.index(b'"live":')])
+        for arguments in (("summary", cut), ("summary", cut, "--json"), ("explain", cut), ("diff", whole, cut)):
+            done = self.run_command(*arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{cut}: truncated", done.stderr)
+        # The books come before the lists.
+        self.assertEqual(self.json_of("summary", cut, "--json")["peak_bytes"], self.json_of("summary", whole, "--json")["peak_bytes"])
+        nobody = self.write("nobody.json", content[:60])
+        for subcommand in ("summary", "explain", "check"):
+            done = self.run_command(subcommand, nobody)
+            self.assertEqual((done.returncode, done.stdout), (3, ""), subcommand)
+            self.assertIn("truncated before it says which process it is of", done.stderr)
+
+
 class Check(Sources):
     def test_dumps(self):
         whole = self.dump_of(self.refused())
@@ -141,7 +195,7 @@ class Explain(Sources):
     def failure_told_by(self, *arguments, **options):
         done = self.run_command("explain", *arguments, **options)
         self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
-        return " ".join(done.stdout.split())
+        return flat(done.stdout)
 
     def test_a_dump_tells_what_its_flight_file_tells(self):
         file = self.refused()
@@ -168,7 +222,7 @@ class Explain(Sources):
             with open(path, "rb") as content:
                 piped = self.run_with_bytes("explain", "-", content=content.read())
             self.assertEqual((piped.returncode, piped.stderr), (0, ""), path)
-            self.assertEqual(" ".join(piped.stdout.split()).replace("standard input", str(path)), by_path)
+            self.assertEqual(flat(piped.stdout).replace("standard input", str(path)), by_path)
 
 
 class Output(Sources):

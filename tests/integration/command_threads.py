@@ -75,6 +75,21 @@ class Threads(CommandTest):
         self.assertEqual((thread["thread"], thread["operation"], thread["doing"]), (process.pid, "idle", "idle"))
         self.assertTrue(re.search(r"headroom +idle\n", self.run_command("ps", "--threads").stdout))
 
+    def test_who_waits_for_room(self):
+        process = self.start_program(os.environ["HEADROOM_SLOW_DRIVER"], "waits", says="hanging")
+
+        def waiting():
+            (thread,) = self.threads_of(process).values()
+            return thread
+        deadline = time.monotonic() + PATIENCE
+        while (thread := waiting())["operation"] != "waiting" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual((thread["operation"], thread["bytes"], thread["manager"]), ("waiting", 800 << 20, "train"))
+        self.assertLess(thread["seconds"], PATIENCE)
+        self.assertRegex(thread["doing"], r"^waiting for room for 800 MiB for manager train since [0-9.]+ (ms|s)$")
+        self.kill(process)
+        self.assertRegex(waiting()["doing"], r"^waiting for room for 800 MiB for manager train since \d{4}-.* UTC$")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -2,7 +2,8 @@
 // Layer: dump
 //
 // A program that links headroom writes one by itself when a guard's request fails for good, after hooks and policy, or when the device
-// is out of memory: at most one a minute, from memory that was set aside at the start, on the thread that failed, with no lock held. It
+// is out of memory: at most one a minute, from memory that was set aside at the start, on the thread that failed (of whose stack it
+// needs 16 KiB), with no lock held. It
 // goes to `<program>.<pid>.<run>.<sequence>.post-mortem.json` in HEADROOM_DUMP_DIR, else $XDG_STATE_HOME/headroom, else
 // ~/.local/state/headroom; HEADROOM_DUMP=off turns that off. The folder keeps the newest 32 files and 512 MiB. What goes wrong on the
 // way (no space, no permission) costs the events, or the file, and is counted; the request's own error stays what it was.

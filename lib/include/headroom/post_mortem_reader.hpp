@@ -111,6 +111,8 @@ struct PostMortem {
   std::string events_contents;  ///< included, left_out, not_recorded
   std::string events_left_out_because;
   std::uint64_t written_realtime_ns = 0;
+  /// The clock of `syncs`, if the dump was written on the machine of its process, before the next boot.
+  std::optional<std::uint64_t> written_monotonic_ns;
 
   flight::ProcessInfo process;
   flight::Liveness liveness = flight::Liveness::unknown;

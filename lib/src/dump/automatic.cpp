@@ -1,10 +1,12 @@
 // The post-mortem that a failing program writes by itself: who hears of the failure, what was set aside, how often.
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -68,6 +70,7 @@ private:
   void write(manager::FinalFailure const& failure) noexcept;
   [[nodiscard]] bool put_name(FixedPath& name, std::uint64_t sequence, std::string_view suffix) const noexcept;
   void say(FixedPath const& name) const noexcept;
+  void say_not_written(int error) const noexcept;
 
   flight::FlightView view_;
   flight::MappedFlight const& mapped_;
@@ -81,7 +84,8 @@ private:
   Pace pace_;
   // Sequence of the newest file, 0 = none. Stored by the writer (release) once the file is there, read by newest_path (acquire).
   std::atomic<std::uint64_t> newest_{0};
-  std::uint64_t sequence_ = 0;  // under writing_
+  std::uint64_t sequence_ = 0;  // under writing_, as is the next
+  int said_error_ = 0;
 };
 
 // Written once, before the observer is told of; read by last_post_mortem. Release and acquire.
@@ -108,6 +112,7 @@ void Automatic::write(manager::FinalFailure const& failure) noexcept {
     pace_.turn_failed(monotonic_now());
     counts.failed.fetch_add(1, std::memory_order_relaxed);
     counts.last_error.store(error, std::memory_order_relaxed);
+    if (std::exchange(said_error_, error) != error) say_not_written(error);  // once, not at every failure
   };
   if (!has_folder_) return fail(ENOENT);
   const std::uint64_t sequence = ++sequence_;
@@ -168,6 +173,22 @@ void Automatic::say(FixedPath const& name) const noexcept {
   const std::array<iovec, 5> line{part("headroom: out of memory; post-mortem: "), part(folder_.view()), part("/"),
                                   part(name.view()), part("\n")};
   [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line.data(), static_cast<int>(line.size()));
+}
+
+// Without the heap: strerror may want it, for a translation.
+void Automatic::say_not_written(int error) const noexcept {
+  if (is_quiet_) return;
+  FixedPath text;
+  const auto folder = has_folder_ ? folder_.view() : std::string_view{"no folder (HEADROOM_DUMP_DIR, XDG_STATE_HOME, HOME)"};
+  bool fits = text.add("headroom: out of memory; no post-mortem could be written: ") && text.add(folder) && text.add(": ");
+#ifdef __GLIBC__
+  char const* const words = strerrordesc_np(error);
+  fits = fits && text.add(words != nullptr ? std::string_view{words} : std::string_view{"unknown error"});
+#else
+  fits = fits && text.add("error ") && text.add_number(static_cast<std::uint64_t>(error));
+#endif
+  if (!fits || !text.add("\n")) return;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.view().data(), text.view().size());
 }
 
 std::string Automatic::newest_path() const {

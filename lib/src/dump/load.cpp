@@ -41,7 +41,10 @@ void take_head(Fields const& top, PostMortem& dump) {
     contents.text("events", dump.events_contents);
     contents.text("events_left_out_because", dump.events_left_out_because);
   });
-  top.object("written", [&](Fields const& written) { written.number("realtime_ns", dump.written_realtime_ns); });
+  top.object("written", [&](Fields const& written) {
+    written.number("realtime_ns", dump.written_realtime_ns);
+    written.number("monotonic_ns", dump.written_monotonic_ns);
+  });
   top.object("end", [&](Fields const& end) {
     std::string status;
     end.text("status", status);

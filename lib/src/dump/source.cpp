@@ -100,12 +100,8 @@ public:
       recorded_ += lane.main.recorded + lane.journal.recorded;
     }
     // With an event whose writer did not live to count it, one more was read than recorded.
-    if (accepted_ != 0) accepted_ = std::min(accepted_, recorded_ - std::min(recorded_, lost_));
-    // Whoever wrote this while the program lived saw it alive.
-    if (dump_.liveness == flight::Liveness::living) {
-      auto& last = dump_.process.last_activity_realtime_ns;
-      last = std::max(last, dump_.written_realtime_ns);
-    }
+    if (accepted_ != 0 && !dump_.lanes.empty()) accepted_ = std::min(accepted_, recorded_ - std::min(recorded_, lost_));
+    note_sign_of_life();
   }
 
   [[nodiscard]] follow::SourceKind kind() const override { return follow::SourceKind::dump; }
@@ -157,12 +153,32 @@ public:
   }
   [[nodiscard]] std::vector<flight::InFlightOperation> in_flight() const override { return dump_.in_flight; }
   [[nodiscard]] std::optional<FailureStory> failure() const override {
-    return dump_.failure ? std::optional{story_of(*dump_.failure)} : std::nullopt;
+    if (!dump_.failure) return std::nullopt;
+    auto story = story_of(*dump_.failure);
+    // Without its record, the instant is that of the newest refusal of its kind.
+    for (auto const& first : dump_.first_failures) {
+      auto const is_of_it = first.kind == story.kind && first.layer == story.layer && first.ledger == story.ledger;
+      if (is_of_it && !dump_.failure->ticks) story.ticks = story.end_ticks = std::max(story.ticks, first.last_ticks);
+    }
+    if (story.ticks == 0) story.ticks = story.end_ticks = newest_ticks_;
+    return story;
   }
   [[nodiscard]] std::uint64_t accepted() const override { return accepted_; }
   [[nodiscard]] std::uint64_t lost() const override { return lost_; }
 
 private:
+  /// Whoever wrote this while the program lived saw it alive. The clock on the wall may have been set since it started: how long that
+  /// is ago comes from the other one.
+  void note_sign_of_life() {
+    if (dump_.liveness != flight::Liveness::living) return;
+    auto& last = dump_.process.last_activity_realtime_ns;
+    auto const first = std::ranges::min_element(dump_.syncs, {}, &flight::ClockMap::Sync::ticks);
+    if (first != dump_.syncs.end() && dump_.written_monotonic_ns && *dump_.written_monotonic_ns >= first->monotonic_ns) {
+      last = std::max(last, first->realtime_ns + (*dump_.written_monotonic_ns - first->monotonic_ns));
+    } else {
+      last = std::max(last, dump_.written_realtime_ns);
+    }
+  }
   static void add_gap(std::uint32_t lane, flight::Ring ring, PostMortemRing const& figures, std::vector<flight::Gap>& gaps) {
     // What is missing lies before what is listed: a writer overwrites its oldest records.
     auto const missing = figures.first.value_or(figures.recorded);

@@ -132,6 +132,7 @@ void Writer::write_head() noexcept {
 
   json_.begin_object("written", Shape::flat);
   json_.member("realtime_ns", realtime_now());
+  json_.member("monotonic_ns", detail::read_monotonic_ns());
   json_.member_word("by", in_own_process_ ? "process" : "reader");
   json_.member_word("headroom", HEADROOM_VERSION);
   if (request_.sequence != 0) {
