@@ -85,16 +85,27 @@ constexpr std::uint8_t kUnknownPolicy = std::numeric_limits<std::uint8_t>::max()
   return story;
 }
 
+/// Of a word in `names`; none of a later version's.
+[[nodiscard]] flight::EntryKind kind_of(std::string_view word) noexcept {
+  using flight::EntryKind;
+  constexpr std::array<std::pair<std::string_view, EntryKind>, 5> kWords{{{"mark", EntryKind::mark},
+                                                                          {"log", EntryKind::log},
+                                                                          {"hook", EntryKind::hook},
+                                                                          {"tag", EntryKind::tag},
+                                                                          {"ledger", EntryKind::ledger}}};
+  auto const* const found = std::ranges::find(kWords, word, &std::pair<std::string_view, EntryKind>::first);
+  return found == kWords.end() ? EntryKind::none : found->second;
+}
+
 class PostMortemSource final : public follow::Source {
 public:
-  PostMortemSource(PostMortem dump, std::string title) : dump_{std::move(dump)}, title_{std::move(title)} {
+  PostMortemSource(PostMortem dump, std::string title)
+      : dump_{std::move(dump)}, title_{std::move(title)}, accepted_{dump_.events.size()} {
     for (auto const& site : dump_.sites) kinds_[site.id] = flight::EntryKind::site;
-    for (auto const& name : dump_.other_names)
-      kinds_[name.id] = name.kind == "mark" ? flight::EntryKind::mark : flight::EntryKind::log;
+    for (auto const& name : dump_.other_names) kinds_[name.id] = kind_of(name.kind);
     for (auto const& event : dump_.events) newest_ticks_ = std::max(newest_ticks_, event.ticks);
     for (auto const& live : dump_.live) newest_ticks_ = std::max(newest_ticks_, live.ticks);
     for (auto const& sync : dump_.syncs) newest_ticks_ = std::max(newest_ticks_, sync.ticks);
-    accepted_ = dump_.events.size();
     for (auto const& lane : dump_.lanes) {
       lost_ += lane.main.lost.value_or(0) + lane.journal.lost.value_or(0);
       recorded_ += lane.main.recorded + lane.journal.recorded;
@@ -141,6 +152,7 @@ public:
   [[nodiscard]] std::vector<flight::FirstFailureInfo> first_failures() const override { return dump_.first_failures; }
   [[nodiscard]] std::vector<flight::LaneInfo> lanes() const override {
     std::vector<flight::LaneInfo> lanes;
+    lanes.reserve(dump_.lanes.size());
     for (auto const& lane : dump_.lanes) {
       lanes.push_back({.lane = lane.lane,
                        .owned = lane.owned,
