@@ -35,6 +35,7 @@ public:
     std::uint64_t gaps = 0;
     std::uint64_t missing = 0;
     std::uint64_t number_then = 0;     // of the ledger's last operation when a past without operations began
+    std::uint32_t looks = 0;           // … at the table, of which none was whole
     std::uint64_t owner_since = 0;     // created_ticks of the manager that the past has come to
     std::uint64_t owner_in_books = 0;  // the same of the books, at the poll before
   };
@@ -70,7 +71,7 @@ private:
   void add_journal(News const& news);
   void drain(std::uint32_t cell, Track& track, bool give_up);
   void begin(std::uint32_t cell, Track& track, std::uint64_t alloc_word, Step const& first, std::uint64_t missing, bool whole);
-  void begin_quiet_ledgers();
+  void begin_quiet_ledgers(bool give_up);
   [[nodiscard]] bool never_wrapped(flight::LedgerSnapshot const* book) const;
   void reconcile_with_table();
   void note_books(bool final);
@@ -79,6 +80,7 @@ private:
   [[nodiscard]] Slots const& slots();
   [[nodiscard]] Block to_block(flight::LiveAllocation const& live);
   [[nodiscard]] bool is_older(flight::LiveAllocation const& live, std::uint64_t alloc_word, Step const& first) const;
+  [[nodiscard]] bool is_newer(flight::LiveAllocation const& live, flight::LedgerSnapshot const& book, std::uint64_t now) const;
   [[nodiscard]] std::uint16_t tag_number(std::uint32_t id);
   [[nodiscard]] std::uint32_t site_number(std::uint32_t id);
   [[nodiscard]] std::string label(std::uint32_t id) const;

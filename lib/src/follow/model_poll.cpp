@@ -131,7 +131,7 @@ Result<bool> Model::Impl::poll(bool give_up) {
   // A read that is cut off may have left out what came before its last events.
   auto const final = (give_up || ended) && !news.more;
   for (auto& [cell, track] : tracks) drain(cell, track, final);
-  if (options.operations) begin_quiet_ledgers();
+  if (options.operations) begin_quiet_ledgers(final);
   auto const has_table = source->kind() != SourceKind::history && source->live_is_whole();
   if (ended && has_table && source->liveness() == flight::Liveness::dead) reconcile_with_table();
   note_books(ended);

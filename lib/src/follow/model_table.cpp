@@ -1,6 +1,8 @@
 // Model: what the live table tells where records do not: what was live when a segment began, and what a dead process did last.
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "follow/model_impl.hpp"
 
@@ -8,6 +10,24 @@ namespace headroom::follow {
 namespace {
 
 using flight::EventKind;
+
+constexpr std::uint32_t kMostLooks = 16;
+
+/// No more can have been live than the books say. A slot whose block is on its way back may be of one that had gone already, so these go
+/// first; then the newest. Returns the bytes of the others.
+std::uint64_t keep_within(std::vector<flight::LiveAllocation>& blocks, std::uint64_t most) {
+  std::uint64_t sum = 0;
+  for (auto const& block : blocks) sum += block.bytes;
+  if (sum <= most) return sum;
+  std::ranges::sort(blocks, {}, [](flight::LiveAllocation const& block) {
+    return std::pair{block.state == flight::SlotState::freeing, block.ticks};
+  });
+  while (sum > most) {
+    sum -= blocks.back().bytes;
+    blocks.pop_back();
+  }
+  return sum;
+}
 
 std::uint64_t allocated_before(std::uint64_t alloc_word, Step const& step) noexcept {
   auto const after = alloc_word & flight::kBytesMask;
@@ -54,11 +74,13 @@ void Model::Impl::begin(std::uint32_t cell, Track& track, std::uint64_t alloc_wo
   // With another gap behind it, blocks that were freed in that one are not known, and the look at the table is left to the last.
   if (allocated != 0 && whole) {
     start.looked_ticks = std::max(source->now_ticks(), last_ticks);
+    std::vector<flight::LiveAllocation> older;
     if (auto const found = slots().find(cell); found != slots().end()) {
-      for (auto const& live : found->second) {
-        if (is_older(live, alloc_word, first)) start.live.push_back(to_block(live));
-      }
+      std::ranges::copy_if(found->second, std::back_inserter(older),
+                           [&](flight::LiveAllocation const& live) { return is_older(live, alloc_word, first); });
     }
+    static_cast<void>(keep_within(older, allocated));
+    for (auto const& live : older) start.live.push_back(to_block(live));
   }
   track.past.begin_segment(std::move(start));
   if (book != nullptr && first.ticks >= book->created_ticks) track.owner_since = book->created_ticks;
@@ -82,8 +104,14 @@ bool Model::Impl::is_older(flight::LiveAllocation const& live, std::uint64_t all
   return OpSequence::ahead(OpSequence::number_of(live.operation), OpSequence::number_of(alloc_word)) < 0;
 }
 
+/// Whether a block came after the operation at which the book was read: the table is read later, and its program runs on.
+bool Model::Impl::is_newer(flight::LiveAllocation const& live, flight::LedgerSnapshot const& book, std::uint64_t now) const {
+  if (book.operation_number == 0 || live.ticks + second_ < now) return false;  // far back, it only seems to be ahead
+  return OpSequence::ahead(OpSequence::number_of(live.operation), book.operation_number) > 0;
+}
+
 /// Ledgers without an operation that could be read: what is live now was so all along.
-void Model::Impl::begin_quiet_ledgers() {
+void Model::Impl::begin_quiet_ledgers(bool give_up) {
   for (auto const& book : books) {
     if (book.is_device_account) continue;
     auto& of_ledger = track(book.cell);
@@ -96,12 +124,17 @@ void Model::Impl::begin_quiet_ledgers() {
     auto const is_unused = operations == 0 && book.allocated == 0;
     start.from_birth = is_unused && owner_since(&book) == 0;
     if (is_unused && !start.from_birth) start.ticks = std::min(start.ticks, book.created_ticks);
-    if (!start.from_birth) {
-      if (auto const found = slots().find(book.cell); found != slots().end()) {
-        for (auto const& live : found->second) start.live.push_back(to_block(live));
-      }
+    std::vector<flight::LiveAllocation> then;
+    if (auto const found = slots().find(book.cell); !start.from_birth && found != slots().end()) {
+      std::ranges::copy_if(found->second, std::back_inserter(then),
+                           [&](flight::LiveAllocation const& live) { return !is_newer(live, book, start.ticks); });
     }
     start.allocated = book.allocated;
+    auto const in_slots = keep_within(then, book.allocated);
+    // A block that is missing may be one whose thread has not written its slot yet, or that went since: looked at again.
+    auto const is_whole = in_slots + book.live_untracked_bytes == book.allocated;
+    if (!is_whole && !give_up && of_ledger.looks++ < kMostLooks) continue;
+    for (auto const& live : then) start.live.push_back(to_block(live));
     of_ledger.past.begin_segment(std::move(start));
   }
 }

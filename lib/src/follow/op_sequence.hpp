@@ -55,6 +55,10 @@ public:
     for (; next < waiting_.size(); ++next) {
       auto const& operation = waiting_[next];
       if (!started_) {
+        // A thread that was put to sleep may still write of what came before, and the table may not have it yet.
+        auto const is_birth = operation.number == kOrigin + 1;
+        auto const is_late = now_ticks >= operation.step.ticks && now_ticks - operation.step.ticks >= patience_ticks;
+        if (!give_up && !is_birth && !is_late && waiting_.size() <= kMostWaiting) break;
         started_ = true;
         begin(operation.alloc_word, operation.step, std::uint64_t{0}, next >= last_gap);
       } else if (operation.number < expected_) {

@@ -174,16 +174,24 @@ bool LedgerPast::was_seen_early(Step const& step, std::uint64_t stamped) {
 }
 
 void LedgerPast::release(Step& step) {
-  auto const taken = live_.take(step.address, step.bytes);
+  auto taken = live_.take(step.address, step.bytes);
+  auto const& base = chunks_[first_chunk_of_segment()].keyframes.front().sums;
+  auto const known = checked_add(base.known, late_bytes_);
+  auto const sum = known ? checked_add(*known, step.bytes) : known;
+  auto const may_be_of_base = sum && *sum <= base.allocated;
+  if (taken && taken->bytes != step.bytes && may_be_of_base) {
+    // A device gives an address out again before the free before is booked: this is the free of a block that was never seen, and what
+    // lies there now stays.
+    live_.insert(step.address, taken->bytes, taken->value);
+    taken.reset();
+  }
   if (taken) {
     // What was allocated comes back, whatever the free says: sums of the past stay what they were.
     step.bytes = taken->bytes;
     step.tag = taken->value.tag;
     step.site = step.site != 0 ? step.site : taken->value.site;
   } else {
-    auto const& base = chunks_[first_chunk_of_segment()].keyframes.front().sums;
-    auto const known = checked_add(base.known, late_bytes_);
-    if (auto const sum = known ? checked_add(*known, step.bytes) : known; !sum || *sum > base.allocated) {
+    if (!may_be_of_base) {
       ++unmatched_;  // it was not live when the segment began, and nobody allocated it since
       step.bits |= Step::kUnmatched;
       return;

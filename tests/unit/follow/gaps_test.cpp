@@ -103,6 +103,28 @@ TEST(FollowGaps, what_is_freed_after_a_gap_was_live_since_it) {
   EXPECT_EQ(model.state_at(0, 400).allocated, 50U);
 }
 
+TEST(FollowGaps, an_address_that_is_given_out_again_before_its_free_is_booked_loses_no_block) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->allocate(200, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(300, 0x2000, 40, kTag);  // the device has the block back already
+  script->free(400, 0x2000, 20, kTag);      // … and now the books have
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
+  EXPECT_EQ(sum_of(model.state_at(0, 300)), 70U);
+  auto const state = model.state_at(0, 400);
+  EXPECT_EQ(state.known, Known::exact);
+  EXPECT_EQ(state.allocated, 50U);
+  EXPECT_EQ(state.live_allocations, 2U);
+  auto const live = model.live_at(0, 400);
+  ASSERT_EQ(live.size(), 2U);
+  EXPECT_EQ(live[1].bytes, 40U);
+}
+
 TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
   auto const script = new_script();
   script->allocate(100, 0x1000, 10, kTag);
