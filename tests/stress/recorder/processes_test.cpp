@@ -151,11 +151,18 @@ const Role kLeavesAChild{"leaves-a-child", [](auto const&) {
                            auto manager = null_manager(MemoryBudget::unlimited());
                            auto exporter = start_exporter();
                            auto held = manager.alloc<std::byte>(777).value();
+                           int began[2] = {};
+                           if (pipe(began) != 0) return 1;
                            const pid_t child = fork();
                            if (child == 0) {
                              alarm(300);  // should the test not come to its end
+                             if (write(began[1], "b", 1) != 1) return 1;
                              for (;;) pause();
                            }
+                           // Not before the child has begun: a fork returns in the parent while the child has not run yet, and
+                           // until it does it holds what it inherited.
+                           char b = 0;
+                           if (read(began[0], &b, 1) != 1) return 1;
                            std::printf("%s\n%u\n%d\n", flight::own_file().c_str(), static_cast<unsigned>(exporter.port()), child);
                            for (;;) pause();
                            return 0;
