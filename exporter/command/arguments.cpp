@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -54,11 +55,20 @@ Result<std::optional<double>> parse_speed(std::string_view text) {
 }
 
 Result<ReplayTags> parse_tags(std::string_view text) {
-  for (auto const tags : {ReplayTags::size, ReplayTags::thread, ReplayTags::stream, ReplayTags::none}) {
+  for (auto const tags : {ReplayTags::size, ReplayTags::thread, ReplayTags::stream, ReplayTags::recorded, ReplayTags::none}) {
     if (text == to_string(tags)) return tags;
   }
-  auto refused = refuse(text, "size or thread or stream or none");
+  auto refused = refuse(text, "size or thread or stream or recorded or none");
   refused.value().message.insert(0, "--tag ");
+  return refused;
+}
+
+Result<std::optional<std::uint32_t>> parse_trace_device(std::optional<std::string> const& text) {
+  if (!text) return std::optional<std::uint32_t>{};
+  auto const device = parse_count(*text, 0);
+  if (device && *device <= UINT32_MAX) return std::optional{static_cast<std::uint32_t>(*device)};
+  auto refused = refuse(*text, "the number of a device in the history, such as 0");
+  refused.value().message.insert(0, "--trace-device ");
   return refused;
 }
 

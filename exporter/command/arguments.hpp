@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <headroom/error.hpp>
@@ -22,7 +23,10 @@ namespace headroom::command {
 /// A whole number from `least` on.
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text, std::uint64_t least);
 
-/// What a history's allocations are told apart by: size, thread, stream or none. The error names the option --tag.
+/// What a history's allocations are told apart by: size, thread, stream, recorded or none. The error names the option --tag.
 [[nodiscard]] Result<ReplayTags> parse_tags(std::string_view text);
+
+/// Which device of a history: a whole number, or nothing without one. The error names the option --trace-device.
+[[nodiscard]] Result<std::optional<std::uint32_t>> parse_trace_device(std::optional<std::string> const& text);
 
 }  // namespace headroom::command

@@ -1,13 +1,17 @@
 // headroom check: is a file what it should be?
+#include <cstdint>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include <headroom/byte_size.hpp>
 #include <headroom/flight_check.hpp>
 #include <headroom/post_mortem_reader.hpp>
+#include <headroom/torch_snapshot.hpp>
 #include <headroom/trace_check.hpp>
 
 #include "command/output.hpp"
@@ -60,22 +64,77 @@ ExitCode conclude(std::uint64_t found, std::uint64_t shown) {
   return conclude(findings.size(), findings.size());
 }
 
+[[nodiscard]] Result<TraceReader> open_with_progress(Source& source) {
+  Progress const progress{[&source] { return reading_line(source); }};
+  return source.history();
+}
+
 [[nodiscard]] Result<TraceCheck> check_with_progress(Source const& source, TraceReader& reader) {
   Progress const progress{[&source] { return reading_line(source); }};
   return check_trace(reader);
 }
 
+/// What a device's segments say is in use, as it was requested.
+struct InUse {
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks = 0;
+  bool is_known = true;  ///< false: a request's size is not recorded, or the sum is beyond 64 bits
+};
+
+[[nodiscard]] std::map<std::uint32_t, InUse> in_use_by_segments(TorchSnapshot const& snapshot) {
+  std::map<std::uint32_t, InUse> devices;
+  for (auto const& segment : snapshot.segments) {
+    auto& device = devices[segment.device];
+    for (auto const& block : segment.blocks) {
+      if (block.state == TorchBlockState::inactive) continue;
+      auto const requested = block.requested_bytes.value_or(0);
+      device.is_known = device.is_known && block.requested_bytes.has_value() && requested <= UINT64_MAX - device.bytes;
+      device.bytes += device.is_known ? requested : 0;
+      ++device.blocks;
+    }
+  }
+  return devices;
+}
+
+/// What a snapshot says twice, and differently; and what of it was passed over.
+[[nodiscard]] std::vector<std::string> doubts_about(TraceReader const& reader, TraceSummary const& summary) {
+  std::vector<std::string> doubts;
+  auto const* const snapshot = reader.snapshot();
+  if (snapshot == nullptr) return doubts;
+  if (snapshot->unknown_actions != 0) {
+    doubts.push_back(counted(snapshot->unknown_actions, "entry", "entries") +
+                     " of a kind that is not known, passed over; expected what torch_snapshot.hpp lists");
+  }
+  auto const in_use = in_use_by_segments(*snapshot);
+  for (auto const& device : summary.devices) {
+    auto const found = in_use.find(device.device);
+    if (found == in_use.end()) continue;  // a history alone
+    auto const& blocks = found->second;
+    if (!blocks.is_known || (blocks.bytes == device.live_bytes && blocks.blocks == device.live_allocations)) continue;
+    doubts.push_back("device " + std::to_string(device.device) + ": " + counted(device.live_allocations, "allocation") + " of " +
+                     format_count(device.live_bytes) + " bytes live at the end of the history, " +
+                     counted(blocks.blocks, "active block") + " of " + format_count(blocks.bytes) +
+                     " in the segments; expected the same");
+  }
+  return doubts;
+}
+
 [[nodiscard]] Result<ExitCode> check_a_history(Source& source) {
-  auto reader = source.history();
+  auto reader = open_with_progress(source);
   if (!reader) return tl::unexpected{reader.error()};
   auto const check = check_with_progress(source, *reader);
   if (!check) return tl::unexpected{check.error()};
   auto const name = printable(source.name());
   auto const& summary = check->summary;
-  std::cout << name << ": recorded history: " << verdict(check->found()) << " (" << counted(summary.events, "event") << ", "
+  auto const doubts = doubts_about(*reader, summary);
+  auto const found = check->found() + doubts.size();
+  std::cout << name << ": recorded history: " << verdict(found) << " (" << counted(summary.events, "event") << ", "
             << counted(summary.threads, "thread") << ", " << counted(summary.live_allocations, "allocation") << " never freed)\n";
-  for (auto const& finding : check->findings) std::cout << name << ':' << finding.line << ": " << to_string(finding) << '\n';
-  return conclude(check->found(), check->findings.size());
+  for (auto const& finding : check->findings) {
+    std::cout << record_place(name, finding.format, finding.device, finding.line) << ": " << to_string(finding) << '\n';
+  }
+  for (auto const& doubt : doubts) std::cout << name << ": " << doubt << '\n';
+  return conclude(found, check->findings.size() + doubts.size());
 }
 
 [[nodiscard]] Result<ExitCode> check_file(std::string const& path) {

@@ -51,6 +51,12 @@ private:
 
 }  // namespace
 
+Holdings live_holdings(follow::Source const& records) {
+  Holdings holdings;
+  const LiveTable table{records, holdings};
+  return holdings;
+}
+
 Result<Holdings> holdings_of_books(Source& source, HoldingsOptions const& options) {
   auto const records = source.records();
   if (!records) return tl::unexpected{records.error()};

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "command/arguments.hpp"
 #include "command/diff_sources.hpp"
 #include "command/figures.hpp"
+#include "command/history_file.hpp"
 #include "command/output.hpp"
 #include "command/source.hpp"
 #include "command/subcommand.hpp"
@@ -27,7 +29,8 @@ constexpr std::string_view kWho = "headroom diff";
 
 struct DiffArguments {
   std::string a, b;
-  std::string at = "now", tag = "size";
+  std::string at = "now";
+  std::optional<std::string> tag, trace_device;
   bool json = false;
 };
 
@@ -122,24 +125,31 @@ void print_for_people(DiffArguments const& arguments, Difference const& differen
 }
 
 [[nodiscard]] Result<HoldingsOptions> read_options(DiffArguments const& arguments) {
-  auto const tags = parse_tags(arguments.tag);
-  if (!tags) return tl::unexpected{tags.error()};
+  HoldingsOptions options{.at_peak = arguments.at == "peak"};
+  if (arguments.tag) {
+    auto const tags = parse_tags(*arguments.tag);
+    if (!tags) return tl::unexpected{tags.error()};
+    options.tags = *tags;
+  }
+  auto const trace_device = parse_trace_device(arguments.trace_device);
+  if (!trace_device) return tl::unexpected{trace_device.error()};
+  options.trace_device = *trace_device;
   if (arguments.at != "now" && arguments.at != "peak") {
     return fail(ErrorKind::invalid_argument, Layer::request, "--at '" + printable(arguments.at) + "'; expected now or peak");
   }
   if (arguments.a == "-" && arguments.b == "-") {
     return fail(ErrorKind::invalid_argument, Layer::request, "A and B are both -; expected standard input once at most");
   }
-  return HoldingsOptions{.at_peak = arguments.at == "peak", .tags = *tags};
+  return options;
 }
 
 ExitCode run_diff(DiffArguments const& arguments) {
   auto const options = read_options(arguments);
   if (!options) return complain_about(kWho, options.error(), ExitCode::usage);
   auto const a = holdings_of(arguments.a, *options);
-  if (!a) return complain_about(kWho, a.error(), ExitCode::broken_input);
+  if (!a) return complain_about(kWho, a.error(), exit_code_for(a.error()));
   auto const b = holdings_of(arguments.b, *options);
-  if (!b) return complain_about(kWho, b.error(), ExitCode::broken_input);
+  if (!b) return complain_about(kWho, b.error(), exit_code_for(b.error()));
   auto const difference = compare(*a, *b);
   if (arguments.json) {
     nlohmann::ordered_json json;
@@ -165,8 +175,12 @@ Subcommand add_diff(CLI::App& app) {
   diff->add_option("B", arguments->b, "What to compare it with; it need not be of the same kind")->required()->type_name("FILE");
   diff->add_option("--at", arguments->at, "now (default): what is live, or was at the end; peak: at the peak, by tag alone")
       ->type_name("WHEN");
-  diff->add_option("--tag", arguments->tag, "Of histories: tell allocations apart by size (default), thread, stream or none")
+  diff->add_option(
+          "--tag", arguments->tag,
+          "Of histories: tell allocations apart by what was recorded with them (default, where a snapshot has that), size "
+          "(default), thread, stream or none")
       ->type_name("BY");
+  diff->add_option("--trace-device", arguments->trace_device, kTraceDeviceHelp)->type_name("N");
   diff->add_flag("--json", arguments->json, "Print one JSON object: arrays grown, vanished, appeared and shrunk");
   diff->footer(
       "What a file is, is told by its content, never by its name. Managers of one process are added up.\n"

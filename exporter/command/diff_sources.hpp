@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include <headroom/error.hpp>
+#include <headroom/follow_source.hpp>
 #include <headroom/replay.hpp>
 
 #include "command/source.hpp"
@@ -22,12 +24,17 @@ struct Holder {
 using Holdings = std::map<Holder, std::uint64_t>;  ///< bytes, never 0
 
 struct HoldingsOptions {
-  bool at_peak = false;                ///< else what is live: now, or when it ended
-  ReplayTags tags = ReplayTags::size;  ///< a history records no tags: what its allocations are told apart by
+  bool at_peak = false;              ///< else what is live: now, or when it ended
+  std::optional<ReplayTags> tags{};  ///< what a history's allocations are told apart by; absent: what it recorded, else size
+  std::optional<std::uint32_t> trace_device{};  ///< of a history: which one
 };
 
 /// Errors: io, parse, unsupported, overflow.
 [[nodiscard]] Result<Holdings> holdings_of_books(Source& source, HoldingsOptions const& options);
+/// Of a snapshot that is live at the end: by the tags and sites that it recorded, unless asked for others; all others by tag alone.
 [[nodiscard]] Result<Holdings> holdings_of_history(Source& source, HoldingsOptions const& options);
+
+/// What the live table of `records` holds, by tag and site.
+[[nodiscard]] Holdings live_holdings(follow::Source const& records);
 
 }  // namespace headroom::command

@@ -23,8 +23,7 @@ struct ExplainArguments {
   std::optional<std::string> folder;
 };
 
-void print(follow::Model const& model, std::string path, std::optional<ProcessFigures> process) {
-  auto const scene = make_scene(model, std::move(path), std::move(process));
+void print(Scene const& scene) {
   Prose prose;
   explain_who(scene, prose);
   explain_operations(scene, prose);
@@ -47,9 +46,15 @@ ExitCode run_explain(ExplainArguments const& arguments) {
   auto records = source->records();
   if (!records) return complain_about(kWho, records.error(), ExitCode::broken_input);
   follow::Model model{std::move(*records)};
-  if (auto const read = model.catch_up(); !read) return complain_about(kWho, read.error(), ExitCode::broken_input);
   auto const is_history = model.source().kind() == follow::SourceKind::history;
-  print(model, model.source().title(), is_history ? std::nullopt : std::optional{process_figures(model.source())});
+  // The first records, before any is forgotten.
+  if (auto const begun = model.poll(); !begun) return complain_about(kWho, begun.error(), ExitCode::broken_input);
+  auto const begin_ticks = is_history ? model.first_ticks() : 0;
+  if (auto const read = model.catch_up(); !read) return complain_about(kWho, read.error(), ExitCode::broken_input);
+  auto scene =
+      make_scene(model, model.source().title(), is_history ? std::nullopt : std::optional{process_figures(model.source())});
+  scene.history_begin_ticks = begin_ticks;
+  print(scene);
   return ExitCode::good;
 }
 

@@ -66,7 +66,8 @@ Scene make_scene(follow::Model const& model, std::string path, std::optional<Pro
               .process = std::move(process),
               .ledger = nullptr,
               .stories = model.failures(),
-              .story = {}};
+              .story = {},
+              .history_begin_ticks = 0};
   std::erase_if(scene.stories, [](FailureStory const& story) { return story.end == FailureEnd::observed; });
   if (auto const* const story = most_serious(scene.stories)) {
     scene.story = *story;
@@ -94,10 +95,13 @@ std::uint64_t last_sign_ns(Scene const& scene) {
   return std::max(last == 0 ? 0 : scene.model.realtime_ns(last), written);
 }
 
+std::uint64_t since_history_began_ns(Scene const& scene, std::uint64_t ticks) {
+  return ticks <= scene.history_begin_ticks ? 0 : scene.model.duration_ns(ticks - scene.history_begin_ticks);
+}
+
 std::uint64_t lifetime_ns(Scene const& scene) {
   if (!scene.process) {
-    auto const last = scene.model.last_ticks();
-    return last == 0 ? 0 : scene.model.monotonic_ns(last);
+    return since_history_began_ns(scene, scene.model.last_ticks());
   }
   auto const last = last_sign_ns(scene);
   auto const start = scene.process->info.start_realtime_ns;
@@ -146,7 +150,8 @@ std::vector<flight::LedgerSnapshot const*> neighbours(Scene const& scene, flight
 }
 
 std::string time_in_prose(Scene const& scene, std::uint64_t ticks) {
-  if (!scene.process) return format_seconds(static_cast<double>(scene.model.monotonic_ns(ticks)) * 1e-9) + " into the history";
+  if (!scene.process)
+    return format_seconds(static_cast<double>(since_history_began_ns(scene, ticks)) * 1e-9) + " into the history";
   // The day goes without saying where it is the day of the last sign of life.
   auto const text = format_utc(scene.model.realtime_ns(ticks));
   auto const last = format_utc(last_sign_ns(scene));

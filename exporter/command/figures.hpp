@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace headroom::command {
@@ -24,8 +25,19 @@ struct Figures {
   std::optional<std::uint64_t> loop_frees;
 };
 
-/// One JSON object, indented, its keys always in the same order.
-[[nodiscard]] std::string to_json(Figures const& figures);
+/// One device of a PyTorch snapshot. What the program requested, by the history; and what its caching allocator made of that when the
+/// snapshot was taken, rounded, which is null where no segments are recorded.
+struct DeviceFigures {
+  std::uint64_t device = 0;
+  std::uint64_t peak_bytes = 0, live_bytes = 0, live_allocations = 0;
+  std::uint64_t from_before_allocations = 0, from_before_bytes = 0;
+  std::optional<std::uint64_t> segments{}, reserved_bytes{}, allocated_bytes{}, active_bytes{}, active_blocks{},
+      inactive_blocks{}, largest_inactive_bytes{};
+  std::optional<double> fragmentation{};  ///< null where nothing is inactive, too
+};
+
+/// One JSON object, indented, its keys always in the same order. With `devices`, an array of them comes last.
+[[nodiscard]] std::string to_json(Figures const& figures, std::span<DeviceFigures const> devices = {});
 
 /// Prints it and a line end on stdout, at once: whoever reads it need not wait for the process to end.
 void print_json_line(std::string const& json);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,7 @@ constexpr std::string_view kWho = "headroom fit";
 struct FitArguments {
   std::string trace;
   std::string points = "32";
+  std::optional<std::string> trace_device;
   bool json = false;
 };
 
@@ -79,10 +81,12 @@ ExitCode run_fit(FitArguments const& arguments) {
              "--points '" + printable(arguments.points) + "'; expected a whole number from 1 to " + format_count(kMostPoints));
     return ExitCode::usage;
   }
+  auto const device = parse_trace_device(arguments.trace_device);
+  if (!device) return complain_about(kWho, device.error(), ExitCode::usage);
   auto source = Source::open(arguments.trace);
   if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
-  auto const history = load_history(*source);
-  if (!history) return complain_about(kWho, history.error(), ExitCode::broken_input);
+  auto const history = load_history(*source, *device);
+  if (!history) return complain_about(kWho, history.error(), exit_code_for(history.error()));
   auto const found = fit_with_progress(*history, *points);
   if (arguments.json) {
     print_as_json(found);
@@ -97,10 +101,9 @@ ExitCode run_fit(FitArguments const& arguments) {
 Subcommand add_fit(CLI::App& app) {
   auto const arguments = std::make_shared<FitArguments>();
   auto* const fit = app.add_subcommand("fit", "The smallest budget under which a recorded history runs, and what less refuses");
-  fit->add_option("trace", arguments->trace, "A recorded history: RMM's CSV log, plain, .xz or .gz; - is standard input")
-      ->required()
-      ->type_name("TRACE");
+  fit->add_option("trace", arguments->trace, kTraceHelp)->required()->type_name("TRACE");
   fit->add_option("--points", arguments->points, "How many budgets to look at (default 32), in equal steps")->type_name("N");
+  fit->add_option("--trace-device", arguments->trace_device, kTraceDeviceHelp)->type_name("N");
   fit->add_flag("--json", arguments->json, "Print one JSON object");
   fit->footer(
       "Exact to the byte, and the same as headroom replay --budget says, hooks and policies apart. A refused allocation's free "

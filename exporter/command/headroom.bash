@@ -56,11 +56,11 @@ _headroom_pids() {
   done < <("$1" ps --json 2>/dev/null)
 }
 
-# The values of an option; fails when anything may follow.
+# The values of an option, of a subcommand; fails when anything may follow.
 _headroom_values() {
   case $1 in
     --order) printf '%s\n' file free ;;
-    --tag) printf '%s\n' size thread stream none ;;
+    --tag) printf '%s\n' size thread stream recorded none ;;
     --policy) printf '%s\n' fail retry wait: checkpoint ;;
     --bind) printf '%s\n' warn fail next ;;
     --device) printf '%s\n' host cuda:0 ;;
@@ -68,8 +68,8 @@ _headroom_values() {
     --speed) printf '%s\n' max 1x 0.1x ;;
     --loop) printf '%s\n' forever ;;
     --budget) printf '%s\n' unlimited ;;
-    --at) printf '%s\n' now peak ;;
-    --points | --hold | --seconds | --stretch | --every | --fail-above | --listen | --hook | --device-total | --stop-after) ;;
+    --at) [[ $2 == convert ]] && printf '%s\n' end peak || printf '%s\n' now peak ;;
+    --points | --hold | --seconds | --stretch | --every | --fail-above | --listen | --hook | --device-total | --stop-after | --manager | --trace-device) ;;
     --to) printf '%s\n' chrome torch csv folded json ;;
     *) return 1 ;;
   esac
@@ -100,7 +100,7 @@ _headroom() {
   case $previous in
     --dir) _headroom_folders; return ;;
     -o | --output) _headroom_files; return ;;
-    --*) if _headroom_values "$previous" >/dev/null; then _headroom_offer < <(_headroom_values "$previous"); return; fi ;;
+    --*) if _headroom_values "$previous" "$subcommand" >/dev/null; then _headroom_offer < <(_headroom_values "$previous" "$subcommand"); return; fi ;;
   esac
 
   if [[ $current == -* ]]; then

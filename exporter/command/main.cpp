@@ -52,14 +52,15 @@ int run(int argc, char** argv) {
       "  headroom explain 4711                              what happened to process 4711, in plain words\n"
       "  headroom devices                                   which GPUs there are, and how their memory is divided\n"
       "  headroom dump 4711                                 who holds what right now, as one JSON file\n"
+      "  headroom convert dump.json --to chrome -o t.json   the same for Perfetto, memory_viz, flame graphs\n"
       "\n"
       "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
       "Each subcommand has its own --help.\n");
-  const std::array subcommands = {headroom::command::add_ps(app),      headroom::command::add_top(app),
-                                  headroom::command::add_explain(app), headroom::command::add_summary(app),
-                                  headroom::command::add_diff(app),    headroom::command::add_fit(app),
-                                  headroom::command::add_replay(app),  headroom::command::add_check(app),
-                                  headroom::command::add_dump(app),    headroom::command::add_devices(app)};
+  const std::array subcommands = {
+      headroom::command::add_ps(app),      headroom::command::add_top(app),    headroom::command::add_explain(app),
+      headroom::command::add_summary(app), headroom::command::add_diff(app),   headroom::command::add_fit(app),
+      headroom::command::add_replay(app),  headroom::command::add_check(app),  headroom::command::add_dump(app),
+      headroom::command::add_convert(app), headroom::command::add_devices(app)};
   try {
     app.parse(argc, argv);
   } catch (CLI::RequiredError const& error) {

@@ -223,8 +223,10 @@ std::string format_seconds(double seconds) {
 
 std::string place_of(std::string_view site) { return printable(site.substr(0, site.find(' '))); }
 
-std::string counted(std::uint64_t count, std::string_view thing) {
-  return format_count(count) + ' ' + std::string{thing} + (count == 1 ? "" : "s");
+std::string counted(std::uint64_t count, std::string_view thing) { return counted(count, thing, std::string{thing} + 's'); }
+
+std::string counted(std::uint64_t count, std::string_view thing, std::string_view things) {
+  return format_count(count) + ' ' + std::string{count == 1 ? thing : things};
 }
 
 std::string format_budget(std::optional<std::uint64_t> bytes) { return bytes ? format_bytes(*bytes) : "unlimited"; }

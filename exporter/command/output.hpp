@@ -82,6 +82,8 @@ private:
 
 /// "1 thread", "2,000 threads".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view thing);
+/// Of a word that takes more than an s.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view thing, std::string_view things);
 
 /// format_bytes, or "unlimited".
 [[nodiscard]] std::string format_budget(std::optional<std::uint64_t> bytes);

@@ -13,6 +13,7 @@
 
 #include "command/arguments.hpp"
 #include "command/output.hpp"
+#include "command/source.hpp"
 
 namespace headroom::command {
 namespace {
@@ -86,9 +87,7 @@ template <class Target, class Parser>
 }  // namespace
 
 void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
-  app.add_option("trace", arguments.trace, "A recorded history: RMM's CSV log, plain, .xz or .gz; - is standard input")
-      ->required()
-      ->type_name("TRACE");
+  app.add_option("trace", arguments.trace, kTraceHelp)->required()->type_name("TRACE");
   app.add_option("--budget", arguments.budget, "What the job may hold at once, such as 2GiB; unlimited (default) refuses nothing")
       ->type_name("SIZE");
   app.add_option("--device", arguments.device,
@@ -108,7 +107,12 @@ void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
   app.add_option("--order", arguments.order,
                  "file (default): exactly as recorded, with a thread for each recorded one; free: each thread at its own pace")
       ->type_name("ORDER");
-  app.add_option("--tag", arguments.tag, "Tag allocations by size (default), thread, stream or none")->type_name("BY");
+  app.add_option(
+         "--tag", arguments.tag,
+         "Tag allocations by what was recorded with them (default, where a snapshot has that), size (default), thread, stream "
+         "or none")
+      ->type_name("BY");
+  app.add_option("--trace-device", arguments.trace_device, kTraceDeviceHelp)->type_name("N");
   app.add_option("--stop-after", arguments.stop_after, "Stop after N records; what is live then stays live")->type_name("N");
   app.add_option("--hold", arguments.hold, "Hold what is live for so long after the replay, to be looked at")->type_name("TIME");
   app.add_option("--seconds", arguments.seconds, "Stop the whole after this time")->type_name("TIME");
@@ -165,8 +169,14 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
   auto const order =
       one_of<ReplayOrder, 2>("--order", arguments.order, {{{"file", ReplayOrder::file}, {"free", ReplayOrder::free}}});
   if (!order) return tl::unexpected{order.error()};
-  auto const tags = parse_tags(arguments.tag);
-  if (!tags) return tl::unexpected{tags.error()};
+  if (arguments.tag) {
+    auto const tags = parse_tags(*arguments.tag);
+    if (!tags) return tl::unexpected{tags.error()};
+    plan.tags = *tags;
+  }
+  auto const trace_device = parse_trace_device(arguments.trace_device);
+  if (!trace_device) return tl::unexpected{trace_device.error()};
+  plan.trace_device = *trace_device;
   auto const bind = one_of<BindPolicy, 3>("--bind", arguments.bind,
                                           {{{"warn", BindPolicy::warn}, {"fail", BindPolicy::fail}, {"next", BindPolicy::next}}});
   if (!bind) return tl::unexpected{bind.error()};
@@ -180,7 +190,6 @@ Result<ReplayPlan> plan_replay(ReplayArguments const& arguments) {
 
   plan.device_total_bytes = device_total.value_or(kLargestDevice);
   plan.options.order = *order;
-  plan.options.tags = *tags;
   plan.hold = hold.value_or(std::chrono::nanoseconds{0});
   plan.bind = *bind;
   return plan;

@@ -25,8 +25,8 @@ namespace headroom::command {
 struct ReplayArguments {
   std::string trace;
   std::string budget = "unlimited", device = "host";
-  std::string speed = "max", loop = "1", order = "file", tag = "size", bind = "warn";
-  std::optional<std::string> allocator, device_total, stretch, stop_after, hold, seconds, listen;
+  std::string speed = "max", loop = "1", order = "file", bind = "warn";
+  std::optional<std::string> allocator, device_total, stretch, stop_after, hold, seconds, listen, tag, trace_device;
   std::vector<std::string> hooks;
   std::optional<std::string> policy;
   bool keep = false, json = false;
@@ -38,6 +38,8 @@ struct ReplayPlan {
   CudaAllocator cuda_allocator = CudaAllocator::async;
   std::uint64_t device_total_bytes = 0;  ///< of the host's stand-in
   ReplayOptions options;
+  std::optional<ReplayTags> tags;             ///< absent: what the history recorded, else size
+  std::optional<std::uint32_t> trace_device;  ///< which device of the history
   std::chrono::nanoseconds hold{0};
   std::optional<std::chrono::nanoseconds> seconds;
   BindPolicy bind = BindPolicy::warn;

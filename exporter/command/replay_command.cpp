@@ -114,8 +114,7 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
   table.add({"allocations", format_count(figures.allocations)});
   table.add({"frees", format_count(figures.frees)});
   table.add({"peak", format_bytes_exact(figures.peak_bytes)});
-  table.add(
-      {"live at the end", format_count(figures.live_allocations) + " allocations, " + format_bytes_exact(figures.live_bytes)});
+  table.add({"live at the end", counted(figures.live_allocations, "allocation") + ", " + format_bytes_exact(figures.live_bytes)});
   if (figures.trace_failures != 0) table.add({"failed when recorded", format_count(figures.trace_failures)});
   if (figures.unmatched_frees != 0) table.add({"frees without allocation", format_count(figures.unmatched_frees)});
   if (figures.failed_frees != 0) table.add({"failed frees", {format_count(figures.failed_frees), Colour::red}});
@@ -130,7 +129,11 @@ void print_for_people(TraceHistory const& history, ReplayPlan const& plan, Repla
   }
   table.print(std::cout);
   if (auto const& refusal = result.first_refusal()) {
-    std::cout << "first refused, line " << format_count(refusal->line) << ": " << printable(refusal->error.to_string()) << '\n';
+    auto const is_from_before = history.format() == TraceFormat::torch_snapshot && refusal->line == 0;
+    std::cout << "first refused, "
+              << (is_from_before ? std::string{"live before the first entry"}
+                                 : std::string{record_word(history.format())} + ' ' + format_count(refusal->line))
+              << ": " << printable(refusal->error.to_string()) << '\n';
   }
   std::cout.flush();
 }
@@ -186,8 +189,9 @@ ExitCode run_replay(ReplayArguments const& arguments) {
   if (!plan) return complain_about(kWho, plan.error(), ExitCode::usage);
   auto source = Source::open(arguments.trace);
   if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
-  auto const history = load_history(*source);
-  if (!history) return complain_about(kWho, history.error(), ExitCode::broken_input);
+  auto const history = load_history(*source, plan->trace_device);
+  if (!history) return complain_about(kWho, history.error(), exit_code_for(history.error()));
+  plan->options.tags = plan->tags.value_or(history->default_tags());
   auto const device = set_up(*history, *plan, arguments);
   if (!device) return complain_about(kWho, device.error(), ExitCode::usage);
 

@@ -153,12 +153,22 @@ Result<PostMortem> Source::post_mortem() {
   return dump;
 }
 
+Result<std::string_view> Source::post_mortem_text() {
+  if (auto const read = read_rest(kMostDumpBytes, "a post-mortem"); !read) return tl::unexpected{read.error()};
+  auto const bytes = bytes_->all();
+  std::string_view const text{reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+  auto const dump = read_post_mortem(text, name_);
+  if (!dump) return tl::unexpected{dump.error()};
+  if (dump->truncated) return fail(ErrorKind::parse, Layer::request, name_ + ": truncated; expected a whole post-mortem");
+  return text;
+}
+
 Result<TraceReader> Source::history() {
   if (kind() != SourceKind::history) {
-    return fail(
-        ErrorKind::parse, Layer::request,
-        name_ + (kind() == SourceKind::flight ? ": is a flight file (HRFLGHT1)" : ": begins with '{', as a post-mortem does") +
-            "; expected a recorded history: RMM's CSV log, plain, .xz or .gz");
+    return fail(ErrorKind::parse, Layer::request,
+                name_ +
+                    ": byte 0: " + (kind() == SourceKind::flight ? "a flight file (HRFLGHT1)" : "'{', as a post-mortem begins") +
+                    "; expected a recorded history: RMM's CSV log, or a memory snapshot of PyTorch; plain, .xz or .gz");
   }
   return TraceReader::resume(descriptor_, first_bytes(), name_);
 }

@@ -24,6 +24,11 @@
 
 namespace headroom::command {
 
+// What commands that take a history say of it.
+inline constexpr char const* kTraceHelp =
+    "A recorded history: RMM's CSV log, or a memory snapshot of PyTorch; plain, .xz or .gz; - is standard input";
+inline constexpr char const* kTraceDeviceHelp = "Which device of the history, where it has several";
+
 enum class SourceKind : std::uint8_t {
   flight,   ///< begins with HRFLGHT1
   dump,     ///< a post-mortem: an object of JSON
@@ -49,6 +54,8 @@ public:
   [[nodiscard]] Result<flight::FlightView> flight();
   /// Once: it reads the descriptor. Errors: as read_post_mortem.
   [[nodiscard]] Result<PostMortem> post_mortem();
+  /// A post-mortem's own text, after it was read and found whole. Once; good as long as this. Errors: the same, and parse (truncated).
+  [[nodiscard]] Result<std::string_view> post_mortem_text();
   /// Once: it reads the descriptor. Errors: as TraceReader::open; for another kind of file, which kind it is.
   [[nodiscard]] Result<TraceReader> history();
   /// Whatever it is, as what a model follows. Once. Errors: those of the three above.

@@ -73,7 +73,7 @@ class BadInput(CommandTest):
                                        ("--speed", "fast", "factor above 0"), ("--stretch", "-1", "such as 30"),
                                        ("--stretch", "0", "above 0"), ("--loop", "0", "from 1 on, or forever"),
                                        ("--loop", "1.5", "whole number"), ("--order", "any", "file or free"),
-                                       ("--tag", "site", "size or thread or stream or none"),
+                                       ("--tag", "site", "size or thread or stream or recorded or none"),
                                        ("--stop-after", "x", "whole number"),
                                        ("--hold", "1y", "such as 30"), ("--seconds", "s", "such as 30"),
                                        ("--bind", "maybe", "warn or fail or next"), ("--device-total", "0m", "0m")):

@@ -111,7 +111,7 @@ class Diff(Files):
         good = self.write("a.csv", HEADER)
         for arguments, status, says in ((["diff", good], 2, "B"), (["diff", "-", "-"], 2, "once at most"),
                                         (["diff", good, good, "--at", "noon"], 2, "now or peak"),
-                                        (["diff", good, good, "--tag", "x"], 2, "size or thread or stream or none"),
+                                        (["diff", good, good, "--tag", "x"], 2, "size or thread or stream or recorded or none"),
                                         (["diff", good, self.folder / "missing"], 3, "No such file"),
                                         (["diff", self.write("x", "hello"), good], 3, "hello")):
             done = self.run_command(*arguments)
@@ -188,7 +188,7 @@ class Check(Files):
         for command in ("replay", "fit"):
             done = self.run_command(command, self.folder / "a.csv.xz")
             self.assertEqual(done.returncode, 3)
-            self.assertIn("is a flight file (HRFLGHT1); expected a recorded history", done.stderr)
+            self.assertIn("a flight file (HRFLGHT1); expected a recorded history", done.stderr)
 
 
 if __name__ == "__main__":

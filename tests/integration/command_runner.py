@@ -33,9 +33,14 @@ class CommandTest(unittest.TestCase):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         return {**kept, "HEADROOM_DIR": str(self.flights), "HEADROOM_DUMP_DIR": str(self.dumps), **more}
 
-    def run_command(self, *arguments, environment=None, stdin=None):
-        return subprocess.run([COMMAND, *map(str, arguments)], env=environment or self.environment(), capture_output=True,
-                              timeout=300, text=True, input=stdin)
+    def run_command(self, *arguments, environment=None, stdin=None, stdin_file=None, stdin_bytes=None):
+        """On standard input: a text, an open file, or bytes through a pipe."""
+        command = [COMMAND, *map(str, arguments)]
+        how = {"env": environment or self.environment(), "capture_output": True, "timeout": 300}
+        if stdin_bytes is None:
+            return subprocess.run(command, text=True, **how, **({"stdin": stdin_file} if stdin_file else {"input": stdin}))
+        done = subprocess.run(command, input=stdin_bytes, **how)
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def json_of(self, *arguments, status=0, **options):
         done = self.run_command(*arguments, **options)

@@ -188,7 +188,7 @@ class Check(Sources):
             self.assertIn("expected", done.stderr)
         done = self.run_command("replay", self.dump_of(self.kept("resnet", 100)))
         self.assertEqual(done.returncode, 3)
-        self.assertIn("as a post-mortem does; expected a recorded history", done.stderr)
+        self.assertIn("as a post-mortem begins; expected a recorded history", done.stderr)
 
 
 class Explain(Sources):

@@ -140,7 +140,7 @@ class Completion(CommandTest):
         self.assertEqual(self.completed("replay", "--order", "=", "fr"), ["free"])
         self.assertEqual(self.completed("replay", "--tag", "s"), ["size", "stream"])
         self.assertEqual(self.completed("diff", "a", "b", "--at", "p"), ["peak"])
-        for option, values in (("--order", ["file", "free"]), ("--tag", ["size", "thread", "stream", "none"])):
+        for option, values in (("--order", ["file", "free"]), ("--tag", ["size", "thread", "stream", "recorded", "none"])):
             self.assertEqual(self.completed("replay", option, ""), values)
             for value in values:
                 self.assertEqual(self.run_command("replay", history("oom_batch"), option, value, "--json").returncode, 0)

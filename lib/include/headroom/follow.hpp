@@ -69,6 +69,16 @@ struct Operation {
   std::string_view site;
 };
 
+/// Where the kept past of a ledger begins, or goes on: after operations that are missing, or under another owner of its cell.
+struct PastStretch {
+  std::uint64_t ticks = 0;        ///< of its begin; 0 where nothing of the ledger is before it
+  bool from_birth = false;        ///< nothing of the ledger is before it
+  bool new_owner = false;         ///< the cell held nothing, and another manager began to use it: nothing is missing
+  std::uint64_t missing = 0;      ///< operations lost before it (modulo 2^20); 0 without from_birth or new_owner: not known
+  std::uint64_t allocated = 0;    ///< before its first operation
+  std::vector<LiveBlock> live{};  ///< then, as far as known; what else `allocated` has belongs to blocks that were never seen
+};
+
 class Model {
 public:
   explicit Model(std::unique_ptr<Source> source, Options const& options = {});
@@ -131,6 +141,10 @@ public:
   /// Operations of a ledger between two instants (both inclusive), in the order of the ledger. `visit` returns false to stop.
   void for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::uint64_t end,
                           std::function<bool(Operation const&)> const& visit) const;
+
+  /// All of a ledger's past that is kept, in order: `begin` where a stretch begins, `operation` for what happened in it.
+  void for_each_stretch(std::uint32_t ledger, std::function<void(PastStretch const&)> const& begin,
+                        std::function<void(Operation const&)> const& operation) const;
 
 private:
   class Impl;

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <headroom/error.hpp>
@@ -27,7 +28,8 @@
 
 namespace headroom {
 class TraceReader;
-}
+struct TorchSnapshot;
+}  // namespace headroom
 
 namespace headroom::follow {
 
@@ -82,7 +84,18 @@ public:
   [[nodiscard]] virtual std::optional<FailureStory> failure() const { return {}; }
   [[nodiscard]] virtual std::vector<flight::LaneInfo> lanes() const { return {}; }
   [[nodiscard]] virtual std::vector<flight::InFlightOperation> in_flight() const { return {}; }
-  /// Empty: not known. A flight file does not tell them.
+  /// Of an event that the last read() returned, the stream it was for; absent: not recorded. A flight file knows it of what is live alone.
+  [[nodiscard]] virtual std::optional<std::uint64_t> stream_of(flight::Event const& /*event*/) const { return {}; }
+  /// What Event::thread() stands for, where a history numbers its threads anew.
+  [[nodiscard]] virtual std::uint64_t thread_id(std::uint32_t thread) const { return thread; }
+  /// The stack of a site, outermost frame first and the site last, as "function;function". Where no stacks are recorded: its name.
+  [[nodiscard]] virtual std::string stack_of(std::uint32_t site) const {
+    auto found = name(site);
+    return found ? std::move(found->label) : std::string{};
+  }
+  /// What a snapshot of PyTorch holds besides its history (torch_snapshot.hpp); null for everything else.
+  [[nodiscard]] virtual TorchSnapshot const* torch_snapshot() const { return nullptr; }
+  /// Empty: not known. A flight file does not tell them, and a history's blocks are not as large as those in its segments.
   [[nodiscard]] virtual std::vector<AddressRegion> regions(std::uint32_t /*ledger*/) const { return {}; }
   /// Records that could be read, and records that were gone before.
   [[nodiscard]] virtual std::uint64_t accepted() const { return 0; }
@@ -97,8 +110,10 @@ public:
 /// Opens a flight file. Errors: those of FlightView::open.
 [[nodiscard]] Result<std::unique_ptr<Source>> open_flight_source(std::string path);
 
-/// Reads a recorded history (see trace.hpp): one ledger without a budget, the time of its records in microseconds as ticks. Records
-/// that do not fit are counted in what its process() and ledgers() cannot say: unmatched frees change nothing.
+/// Reads a recorded history (see trace.hpp): one ledger without a budget for each device that it is read for ("history" of a CSV, "device
+/// 0" of a snapshot; it turns up with its first record), the time of its records in microseconds as ticks. What is from before the
+/// history is allocated at the time of its first entry. Records that do not fit are counted in what its process() and ledgers() cannot
+/// say: unmatched frees change nothing. A snapshot's annotations are marks, of value 1 where a span begins and 0 where it ends.
 /// Errors: those of TraceReader::open; read() has those of TraceReader, and overflow where more than 16 TiB would be live.
 [[nodiscard]] Result<std::unique_ptr<Source>> open_history_source(std::string path);
 /// The same of a history that is open already, from where its reader stands.

@@ -9,9 +9,13 @@
 //   free              gives back what its allocation was granted; a free of an address with nothing live there is only counted
 //   allocate failure  is only counted: the request was refused back then, it holds nothing
 // Two blocks recorded at one address are both kept; TraceSummary says how a free chooses among them.
+// What a history has from before its first record is requested first, like any other allocation, and refused like any other: a budget
+// that it does not fit is too small for the program.
+//
+// A replay is of one device. Of a history of several, TraceReader::only_device() chooses.
 //
 // Thread safety: a TraceHistory may be replayed from several threads at once, into different managers. replay() blocks.
-// Cost: loading keeps 32 bytes for each record; replaying adds about 10 ns a record to what manager and device take, and in file
+// Cost: loading keeps 32 bytes for each record, 36 where the history records tags; replaying adds about 10 ns a record to what manager and device take, and in file
 // order one hand-over (some microseconds) wherever the recorded thread changes.
 #pragma once
 
@@ -34,8 +38,9 @@
 
 namespace headroom {
 
-/// What allocations are tagged by. Size classes: `<1MiB`, `1-32MiB` (both ends belong to it), `>32MiB`.
-enum class ReplayTags : std::uint8_t { size, thread, stream, none };
+/// What allocations are tagged by. Size classes: `<1MiB`, `1-32MiB` (both ends belong to it), `>32MiB`. `recorded`: the tags that stand in
+/// the history, which a snapshot of PyTorch may have (TraceEvent::tag); what has none there has the default tag.
+enum class ReplayTags : std::uint8_t { size, thread, stream, none, recorded };
 
 enum class ReplayOrder : std::uint8_t {
   file,  ///< exactly as recorded: each recorded thread is a thread that waits for its turn, so every figure is exact
@@ -55,13 +60,19 @@ struct TraceHolder {
 /// A loaded history. A cheap handle; copies share the records.
 class TraceHistory {
 public:
-  /// Reads the rest of `reader`. Errors: those of TraceReader, and overflow (2^32 − 1 records or more).
+  /// Reads the rest of `reader`. Errors: those of TraceReader, overflow (2^32 − 1 records or more), and invalid_argument (records of
+  /// several devices, of which none was chosen; with the devices).
   [[nodiscard]] static Result<TraceHistory> load(TraceReader& reader);
   /// Opens `path` (`-`: standard input), then as above.
   [[nodiscard]] static Result<TraceHistory> load(std::string path);
 
-  [[nodiscard]] std::string const& name() const noexcept;                    ///< the path as opened
-  [[nodiscard]] std::size_t events() const noexcept;                         ///< records, failures among them
+  [[nodiscard]] std::string const& name() const noexcept;                ///< the path as opened
+  [[nodiscard]] std::size_t events() const noexcept;                     ///< records, failures and those from before among them
+  [[nodiscard]] TraceFormat format() const noexcept;                     ///< what its records are called: record_word()
+  [[nodiscard]] std::optional<std::uint32_t> device() const noexcept;    ///< of the records; absent: there are none. Of a CSV 0
+  [[nodiscard]] std::uint64_t from_before_allocations() const noexcept;  ///< which are the first of its records
+  /// What tells its allocations apart best: `recorded` where a record has a tag, else `size`.
+  [[nodiscard]] ReplayTags default_tags() const noexcept;
   [[nodiscard]] std::span<std::uint64_t const> thread_ids() const noexcept;  ///< as recorded, in order of first appearance
   [[nodiscard]] std::span<std::uint64_t const> stream_ids() const noexcept;  ///< likewise
   [[nodiscard]] std::chrono::microseconds duration() const noexcept;         ///< from the first record to the last
@@ -121,7 +132,7 @@ struct ReplayFigures {
 };
 
 struct ReplayRefusal {
-  std::uint64_t line = 0;  ///< in the history
+  std::uint64_t line = 0;  ///< as TraceEvent::line
   std::uint64_t bytes = 0;
   Error error;
 };

@@ -66,6 +66,19 @@ void JsonStream::key(std::string_view name) noexcept {
   after_key_ = true;
 }
 
+void JsonStream::value(Microseconds time) noexcept {
+  separate();
+  room_for(32);
+  char* at = buffer_.data() + used_;
+  at = std::to_chars(at, at + 20, time.ns / 1000).ptr;
+  const auto rest = time.ns % 1000;
+  *at++ = '.';
+  *at++ = static_cast<char>('0' + rest / 100);
+  *at++ = static_cast<char>('0' + rest / 10 % 10);
+  *at++ = static_cast<char>('0' + rest % 10);
+  used_ = static_cast<std::size_t>(at - buffer_.data());
+}
+
 void JsonStream::value(Hex word) noexcept {
   separate();
   room_for(24);

@@ -4,7 +4,7 @@
 // * Addresses are strings of hexadecimal digits.
 // * Texts are any bytes. A byte that is no part of valid UTF-8 becomes the four characters \xHH, and so that this can be undone, a
 //   backslash that stands before `x` and two hexadecimal digits already is written as \x5c. (As JSON that backslash is doubled.)
-// * There are no fractions, so no NaN and no infinity.
+// * There are no fractions but Microseconds, which have three digits of them, so no NaN and no infinity.
 //
 // Containers are tall, each value on a line of its own, or flat, on one line: dumps are compared line by line.
 #pragma once
@@ -30,6 +30,11 @@ inline constexpr std::uint64_t kLargestNumber = std::uint64_t{1} << 53;
 /// An address or another word of which the digits count, not the sum.
 struct Hex {
   std::uint64_t value = 0;
+};
+
+/// A time or duration that is written in microseconds: 1500 is 1.500.
+struct Microseconds {
+  std::uint64_t ns = 0;
 };
 
 class JsonStream {
@@ -63,6 +68,7 @@ public:
   }
   void value(bool flag) noexcept { separate(), put(flag ? std::string_view{"true"} : std::string_view{"false"}); }
   void value(Hex word) noexcept;
+  void value(Microseconds time) noexcept;
   void value(std::nullptr_t /*null*/) noexcept { separate(), put("null"); }
   /// Bytes from outside, escaped.
   void value(std::string_view text) noexcept;

@@ -124,6 +124,20 @@ void Model::for_each_journal_event(std::uint64_t begin, std::uint64_t end,
   }
 }
 
+Operation Model::Impl::to_operation(std::uint32_t cell, Step const& step) const {
+  return {.ticks = step.ticks,
+          .ledger = cell,
+          .kind = step.kind,
+          .address = step.address,
+          .bytes = step.bytes,
+          .allocated_after = step.allocated,
+          .thread = step.thread,
+          .duration_ns = step.duration_ns,
+          .recovered = (step.bits & Step::kRecovered) != 0,
+          .tag = tags.text(step.tag),
+          .site = sites.text(step.site)};
+}
+
 void Model::for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::uint64_t end,
                                std::function<bool(Operation const&)> const& visit) const {
   auto const* const track = impl_->track_of(ledger);
@@ -133,19 +147,32 @@ void Model::for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::u
     auto step = std::ranges::lower_bound(chunk.steps, begin, {}, &Step::ticks);
     for (; step != chunk.steps.end(); ++step) {
       if (step->ticks > end) return;
-      Operation const operation{.ticks = step->ticks,
-                                .ledger = ledger,
-                                .kind = step->kind,
-                                .address = step->address,
-                                .bytes = step->bytes,
-                                .allocated_after = step->allocated,
-                                .thread = step->thread,
-                                .duration_ns = step->duration_ns,
-                                .recovered = (step->bits & Step::kRecovered) != 0,
-                                .tag = impl_->tags.text(step->tag),
-                                .site = impl_->sites.text(step->site)};
-      if (!visit(operation)) return;
+      if (!visit(impl_->to_operation(ledger, *step))) return;
     }
+  }
+}
+
+void Model::for_each_stretch(std::uint32_t ledger, std::function<void(PastStretch const&)> const& begin,
+                             std::function<void(Operation const&)> const& operation) const {
+  auto const* const track = impl_->track_of(ledger);
+  if (track == nullptr) return;
+  Segment const* last = nullptr;
+  for (auto const& chunk : track->past.chunks()) {
+    auto const& segment = track->past.segment_of(chunk);
+    auto const is_begin = last == nullptr || (&segment != last && (!segment.continues || segment.is_new_owner));
+    last = &segment;
+    if (is_begin) {
+      PastStretch stretch{.ticks = chunk.begin_ticks,
+                          .from_birth = segment.from_birth && track->past.forgotten() == 0,
+                          .new_owner = segment.is_new_owner,
+                          .missing = segment.missing,
+                          .allocated = chunk.keyframes.front().sums.allocated,
+                          .live = {}};
+      stretch.live.reserve(chunk.base.size());
+      for (auto const& block : chunk.base) stretch.live.push_back(impl_->to_live_block(block));
+      begin(stretch);
+    }
+    for (auto const& step : chunk.steps) operation(impl_->to_operation(ledger, step));
   }
 }
 

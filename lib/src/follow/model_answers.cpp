@@ -149,6 +149,15 @@ PeakAnswer Model::peak(std::uint32_t ledger) const {
   return answer;
 }
 
+LiveBlock Model::Impl::to_live_block(Block const& block) const {
+  return {.address = block.address,
+          .bytes = block.bytes,
+          .ticks = block.ticks == 0 ? std::nullopt : std::optional{block.ticks},
+          .tag = std::string{tags.text(block.tag)},
+          .site = std::string{sites.text(block.site)},
+          .thread = block.thread};
+}
+
 std::vector<LiveBlock> Model::live_at(std::uint32_t ledger, std::uint64_t ticks) const {
   std::vector<LiveBlock> live;
   auto const* const track = impl_->track_of(ledger);
@@ -158,14 +167,7 @@ std::vector<LiveBlock> Model::live_at(std::uint32_t ledger, std::uint64_t ticks)
   std::ranges::sort(blocks,
                     [](Block const& a, Block const& b) { return std::pair{a.ticks, a.address} < std::pair{b.ticks, b.address}; });
   live.reserve(blocks.size());
-  for (auto const& block : blocks) {
-    live.push_back({.address = block.address,
-                    .bytes = block.bytes,
-                    .ticks = block.ticks == 0 ? std::nullopt : std::optional{block.ticks},
-                    .tag = std::string{impl_->tags.text(block.tag)},
-                    .site = std::string{impl_->sites.text(block.site)},
-                    .thread = block.thread});
-  }
+  for (auto const& block : blocks) live.push_back(impl_->to_live_block(block));
   return live;
 }
 

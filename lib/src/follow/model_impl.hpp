@@ -61,6 +61,8 @@ public:
     return book != nullptr && book->generation > 1 ? book->created_ticks : 0;
   }
   [[nodiscard]] std::size_t memory() const noexcept;
+  [[nodiscard]] Operation to_operation(std::uint32_t cell, Step const& step) const;
+  [[nodiscard]] LiveBlock to_live_block(Block const& block) const;
 
 private:
   using Slots = std::unordered_map<std::uint32_t, std::vector<flight::LiveAllocation>>;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,9 +29,28 @@ public:
   [[nodiscard]] virtual Result<std::size_t> read(std::span<char> buffer) = 0;
 };
 
+/// A descriptor with whoever reads it; closed with the last of them, unless it is the caller's.
+class OpenFile {
+public:
+  OpenFile(int descriptor, bool owned) noexcept : descriptor_{descriptor}, owned_{owned} {}
+  OpenFile(OpenFile const&) = delete;
+  OpenFile& operator=(OpenFile const&) = delete;
+  ~OpenFile();
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  /// Where the history begins in a regular file, of which `taken` bytes were read already; absent of what cannot be read twice.
+  [[nodiscard]] std::optional<std::uint64_t> begin(std::size_t taken) const noexcept;
+
+private:
+  int descriptor_;
+  bool owned_;
+};
+
 struct OpenedSource {
   std::unique_ptr<ByteSource> bytes;
   TraceCompression compression = TraceCompression::none;
+  std::shared_ptr<OpenFile const> file{};  ///< below `bytes`
+  std::optional<std::uint64_t> begin{};    ///< where it begins in the file, if it can be read from there again
 };
 
 /// Opens a file (`-` = standard input), looks at its first bytes and puts the decompressor that they ask for on top.
@@ -39,6 +59,12 @@ struct OpenedSource {
 /// The same for a descriptor that stays the caller's, and of which `first_bytes` were read already: they are delivered first. At most
 /// TraceReader::kMaxFirstBytes. Errors: io, invalid_argument (more than that).
 [[nodiscard]] Result<OpenedSource> resume_byte_source(int descriptor, std::string_view first_bytes, std::string const& name);
+
+/// `file` from its byte `begin` on, decompressed, whatever was read of it before. The descriptor's own position is moved along, so that
+/// whoever asks for it sees how far the reading is. `file` must be regular.
+/// Errors: io (no memory for the decompressor).
+[[nodiscard]] Result<std::unique_ptr<ByteSource>> source_from(std::shared_ptr<OpenFile const> file, std::uint64_t begin,
+                                                              TraceCompression compression, std::string const& name);
 
 // The decompressors; each owns the source below it. Errors of the constructors: io (no memory for the decompressor).
 [[nodiscard]] Result<std::unique_ptr<ByteSource>> make_xz_source(std::unique_ptr<ByteSource> compressed, std::string name);

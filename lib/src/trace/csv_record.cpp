@@ -6,6 +6,7 @@
 
 #include "base/quoted.hpp"
 #include "trace/csv_fields.hpp"
+#include "trace/record_reader.hpp"
 
 namespace headroom::trace {
 namespace {
@@ -117,8 +118,7 @@ std::string describe_bad_header(std::string_view line) {
   if (line.find("Action") != std::string_view::npos || line.find("Pointer") != std::string_view::npos) {
     return "header line " + in_quotes(line) + "; expected exactly " + header;
   }
-  return "a file of no known kind: it begins with " + in_quotes(line, 40) + "; expected RMM's CSV log (first line " + header +
-         "), plain, .xz or .gz";
+  return std::string{kUnknownKind} + ": it begins with " + in_quotes(line, 40) + "; " + std::string{kKnownFormats};
 }
 
 }  // namespace headroom::trace

@@ -37,6 +37,9 @@ struct CsvRecord {
 /// `is_unfinished`: it is the last line and has no line end, so that it may be cut off.
 [[nodiscard]] std::string describe_bad_record(std::string_view line, bool is_unfinished);
 
+/// How describe_bad_header() begins of a file in which nothing is like a log: lines are then no place to name.
+inline constexpr std::string_view kUnknownKind = "a file of no known kind";
+
 /// What is wrong with a first line that is not the header.
 [[nodiscard]] std::string describe_bad_header(std::string_view line);
 

@@ -6,6 +6,7 @@
 #include <headroom/byte_size.hpp>
 
 #include "trace/live_blocks.hpp"
+#include "trace/record_reader.hpp"
 #include "trace/replay_steps.hpp"
 #include "trace/replay_tags.hpp"
 
@@ -18,6 +19,12 @@ using trace::StepAction;
 /// Turns records into steps: matches frees with allocations and numbers slots and streams.
 class Loader {
 public:
+  explicit Loader(TraceReader const& reader) : reader_{reader} {
+    data_.format = reader.format();
+    data_.recorded_names.emplace_back();
+    if (!reader.devices().empty()) data_.device = reader.devices().front();
+  }
+
   void add(TraceEvent const& event) {
     if (data_.steps.empty()) first_time_us_ = event.time_us;
     // Threads log on their own, so that a record may carry an earlier time than the one before it.
@@ -31,14 +38,17 @@ public:
     auto const action = match(event, step);
     step.action = static_cast<std::uint8_t>(action);
     data_.steps.push_back(step);
+    if (event.from_before) ++data_.from_before;
+    if (event.tag != 0 || !data_.recorded_tags.empty()) note_tag(event.tag);
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return data_.steps.size(); }
 
-  [[nodiscard]] TraceHistory::Data finish(TraceReader const& reader) {
-    data_.name = reader.name();
-    data_.thread_ids.assign(reader.thread_ids().begin(), reader.thread_ids().end());
+  [[nodiscard]] TraceHistory::Data finish() {
+    data_.name = reader_.name();
+    data_.thread_ids.assign(reader_.thread_ids().begin(), reader_.thread_ids().end());
     data_.steps.shrink_to_fit();
+    data_.recorded_tags.shrink_to_fit();
     return std::move(data_);
   }
 
@@ -79,7 +89,18 @@ private:
     return last_stream_;
   }
 
+  /// Of the step that was added last. Steps before the first tag have none.
+  void note_tag(std::uint32_t tag) {
+    data_.recorded_tags.resize(data_.steps.size());
+    if (tag == 0) return;
+    auto const [place, is_new] = tags_.try_emplace(tag, static_cast<std::uint32_t>(data_.recorded_names.size()));
+    if (is_new) data_.recorded_names.emplace_back(reader_.name_of(tag));
+    data_.recorded_tags.back() = place->second;
+  }
+
+  TraceReader const& reader_;
   TraceHistory::Data data_;
+  std::unordered_map<std::uint32_t, std::uint32_t> tags_;  // index of recorded_names by the reader's id
   trace::LiveBlocks<std::uint32_t> live_;
   std::vector<std::uint32_t> free_slots_;
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;
@@ -93,15 +114,20 @@ TraceHistory::TraceHistory(std::shared_ptr<Data const> data) noexcept : data_{st
 
 Result<TraceHistory> TraceHistory::load(TraceReader& reader) {
   constexpr std::size_t kMostEvents = std::numeric_limits<std::uint32_t>::max() - 1;
-  Loader loader;
+  if (reader.devices().size() > 1) {
+    return fail(ErrorKind::invalid_argument, Layer::request,
+                reader.name() + ": a history of " + std::to_string(reader.devices().size()) + " devices (" +
+                    trace::list_of(reader.devices()) + "); expected one to be chosen: a replay is of one device");
+  }
+  Loader loader{reader};
   while (true) {
     auto const batch = reader.next_batch();
     if (!batch) return tl::unexpected{batch.error()};
-    if (batch->empty()) return TraceHistory{std::make_shared<Data const>(loader.finish(reader))};
+    if (batch->empty()) return TraceHistory{std::make_shared<Data const>(loader.finish())};
     if (batch->size() > kMostEvents - loader.size()) {
       return fail(ErrorKind::overflow, Layer::request,
-                  reader.name() + ':' + std::to_string(batch->front().line) + ": expected at most " + format_count(kMostEvents) +
-                      " records in a history to replay");
+                  record_place(reader.name(), reader.format(), batch->front().device, batch->front().line) +
+                      ": expected at most " + format_count(kMostEvents) + " records in a history to replay");
     }
     for (auto const& event : *batch) loader.add(event);
   }
@@ -115,6 +141,12 @@ Result<TraceHistory> TraceHistory::load(std::string path) {
 
 std::string const& TraceHistory::name() const noexcept { return data_->name; }
 std::size_t TraceHistory::events() const noexcept { return data_->steps.size(); }
+TraceFormat TraceHistory::format() const noexcept { return data_->format; }
+std::optional<std::uint32_t> TraceHistory::device() const noexcept { return data_->device; }
+std::uint64_t TraceHistory::from_before_allocations() const noexcept { return data_->from_before; }
+ReplayTags TraceHistory::default_tags() const noexcept {
+  return data_->recorded_tags.empty() ? ReplayTags::size : ReplayTags::recorded;
+}
 std::span<std::uint64_t const> TraceHistory::thread_ids() const noexcept { return data_->thread_ids; }
 std::span<std::uint64_t const> TraceHistory::stream_ids() const noexcept { return data_->stream_ids; }
 
@@ -128,12 +160,12 @@ namespace {
 /// What each tag holds while the steps of a history go by.
 class Holders {
 public:
-  Holders(TraceHistory::Data const& data, ReplayTags tags) : tags_{tags}, tag_of_(data.slots) {
+  Holders(TraceHistory::Data const& data, ReplayTags tags) : data_{data}, tags_{tags}, tag_of_(data.slots) {
     for (auto& name : trace::tag_names(data, tags)) now_.push_back({.tag = std::move(name)});
   }
 
   void allocate(Step const& step) {
-    tag_of_[step.slot] = trace::tag_index(step, tags_);
+    tag_of_[step.slot] = trace::tag_index(data_, step, tags_);
     auto& holder = now_[tag_of_[step.slot]];
     holder.bytes += step.bytes;
     ++holder.allocations;
@@ -147,6 +179,7 @@ public:
   [[nodiscard]] std::vector<TraceHolder> const& now() const noexcept { return now_; }
 
 private:
+  TraceHistory::Data const& data_;
   ReplayTags tags_;
   std::vector<TraceHolder> now_;
   std::vector<std::size_t> tag_of_;  // by slot: a free may stand on another thread or stream than its allocation

@@ -40,7 +40,8 @@ struct Tally {
 class Player {
 public:
   Player(TraceHistory::Data const& data, GpuMemoryManager manager, ReplayOptions const& options)
-      : manager_{std::move(manager)},
+      : data_{data},
+        manager_{std::move(manager)},
         guard_{options.guard},
         tags_{make_tags(data, options.tags)},
         mode_{options.tags},
@@ -81,7 +82,8 @@ public:
 
 private:
   void allocate(Step const& step, Slot& slot, Tally& tally) {
-    const AllocOptions how{.tag = tags_[tag_index(step, mode_)], .stream = streams_[step.stream], .alignment = kMinimumAlignment};
+    const AllocOptions how{
+        .tag = tags_[tag_index(data_, step, mode_)], .stream = streams_[step.stream], .alignment = kMinimumAlignment};
     auto buffer = guard_ ? guard_->safe_alloc_with_hooks<std::byte>(step.bytes, how) : manager_.alloc<std::byte>(step.bytes, how);
     if (buffer) [[likely]] {
       slot = std::move(*buffer);
@@ -101,6 +103,7 @@ private:
     }
   }
 
+  TraceHistory::Data const& data_;
   GpuMemoryManager manager_;
   std::optional<MemoryGuard> guard_;
   std::vector<AllocTag> tags_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Step {
   std::uint64_t time_us = 0;  // since the first record
   std::uint32_t slot = 0;     // allocate and free only
   std::uint32_t stream = 0;   // index of stream_ids
-  std::uint32_t line = 0;     // saturates
+  std::uint32_t line = 0;     // saturates; 0 = from before the history
   std::uint32_t thread : 24 = 0;
   std::uint32_t action : 8 = 0;  // a StepAction
 
@@ -43,7 +44,12 @@ struct TraceHistory::Data {
   std::vector<trace::Step> steps;
   std::vector<std::uint64_t> thread_ids;
   std::vector<std::uint64_t> stream_ids;
-  std::uint32_t slots = 0;  // most slots in use at once
+  TraceFormat format = TraceFormat::rmm_csv;
+  std::optional<std::uint32_t> device;       // of the records; absent: there are none
+  std::vector<std::string> recorded_names;   // of tags that the history recorded, "" first
+  std::vector<std::uint32_t> recorded_tags;  // index of recorded_names by step; empty: none has one
+  std::uint64_t from_before = 0;             // steps that are allocations from before the history
+  std::uint32_t slots = 0;                   // most slots in use at once
   std::uint64_t duration_us = 0;
 };
 

@@ -11,6 +11,7 @@ std::string_view to_string(ReplayTags tags) noexcept {
     case ReplayTags::thread: return "thread";
     case ReplayTags::stream: return "stream";
     case ReplayTags::none: return "none";
+    case ReplayTags::recorded: return "recorded";
   }
   return "unknown";
 }
@@ -41,6 +42,7 @@ std::vector<std::string> tag_names(TraceHistory::Data const& data, ReplayTags ta
     case ReplayTags::stream:
       for (auto const id : data.stream_ids) names.push_back("stream " + number_text(id));
       return names;
+    case ReplayTags::recorded: return data.recorded_names;
     case ReplayTags::none: break;
   }
   return {""};

@@ -17,12 +17,16 @@ namespace headroom::trace {
 [[nodiscard]] std::vector<std::string> tag_names(TraceHistory::Data const& data, ReplayTags tags);
 [[nodiscard]] std::vector<AllocTag> make_tags(TraceHistory::Data const& data, ReplayTags tags);
 
-/// Of an allocation. Its free may stand on another thread or stream.
-[[nodiscard]] inline std::size_t tag_index(Step const& step, ReplayTags tags) noexcept {
+/// Of an allocation, one of data's steps. Its free may stand on another thread or stream.
+[[nodiscard]] inline std::size_t tag_index(TraceHistory::Data const& data, Step const& step, ReplayTags tags) noexcept {
   switch (tags) {
     case ReplayTags::size: return size_class(step.bytes);
     case ReplayTags::thread: return step.thread;
     case ReplayTags::stream: return step.stream;
+    case ReplayTags::recorded: {
+      auto const place = static_cast<std::size_t>(&step - data.steps.data());
+      return place < data.recorded_tags.size() ? data.recorded_tags[place] : 0;
+    }
     case ReplayTags::none: break;
   }
   return 0;

@@ -18,7 +18,7 @@ public:
   };
   using Live = trace::LiveBlocks<Value>::Live;
 
-  explicit Findings(std::size_t most) : most_{most} {}
+  Findings(std::size_t most, TraceFormat format) : most_{most}, format_{format} {}
 
   static Value value_of(TraceEvent const& event) noexcept { return {event.line}; }
   void unmatched(TraceEvent const& event) { add(TraceFinding::Kind::unmatched_free, event, {}); }
@@ -35,10 +35,13 @@ private:
                          .pointer = event.pointer,
                          .bytes = event.bytes,
                          .allocated_bytes = live.bytes,
-                         .allocated_line = live.value.line});
+                         .allocated_line = live.value.line,
+                         .device = event.device,
+                         .format = format_});
   }
 
   std::size_t most_;
+  TraceFormat format_;
   std::vector<TraceFinding> findings_;
 };
 
@@ -46,6 +49,12 @@ private:
   std::array<char, 16> digits{};
   auto* const end = std::to_chars(digits.data(), digits.data() + digits.size(), address, 16).ptr;
   return "0x" + std::string{digits.data(), end};
+}
+
+[[nodiscard]] std::string allocated_where(TraceFinding const& finding) {
+  if (finding.allocated_line == 0) return "before the first " + std::string{record_word(finding.format)};
+  auto const* const preposition = finding.format == TraceFormat::rmm_csv ? "on " : "by ";
+  return preposition + std::string{record_word(finding.format)} + ' ' + format_count(finding.allocated_line);
 }
 
 }  // namespace
@@ -58,14 +67,14 @@ std::string to_string(TraceFinding const& finding) {
     case TraceFinding::Kind::duplicate_allocation:
       return "allocation at " + what + " while another is live there; expected its free before it";
     case TraceFinding::Kind::size_mismatch:
-      return "free of " + what + "; expected the " + format_count(finding.allocated_bytes) + " bytes allocated on line " +
-             format_count(finding.allocated_line);
+      return "free of " + what + "; expected the " + format_count(finding.allocated_bytes) + " bytes allocated " +
+             allocated_where(finding);
   }
   return what;
 }
 
 Result<TraceCheck> check_trace(TraceReader& reader, std::size_t most_findings) {
-  trace::Summarizer<Findings> summarizer{Findings{most_findings}};
+  trace::Summarizer<Findings> summarizer{Findings{most_findings, reader.format()}};
   auto const summary = trace::summarize_rest(reader, summarizer);
   if (!summary) return tl::unexpected{summary.error()};
   return TraceCheck{.summary = *summary, .findings = summarizer.watcher().take()};

@@ -44,6 +44,12 @@ TEST(JsonStream, numbers_above_two_to_the_53_are_strings) {
   EXPECT_EQ(written([](JsonStream& stream) { stream.value(Hex{0}); }), "\"0x0\"\n");
 }
 
+TEST(JsonStream, microseconds_have_three_digits_behind_the_point) {
+  EXPECT_EQ(written([](JsonStream& stream) { stream.value(dump::Microseconds{0}); }), "0.000\n");
+  EXPECT_EQ(written([](JsonStream& stream) { stream.value(dump::Microseconds{1'050}); }), "1.050\n");
+  EXPECT_EQ(written([](JsonStream& stream) { stream.value(dump::Microseconds{~std::uint64_t{0}}); }), "18446744073709551.615\n");
+}
+
 TEST(JsonStream, texts_are_escaped_as_json_wants_it) {
   EXPECT_EQ(as_text("plain"), "\"plain\"\n");
   EXPECT_EQ(as_text("a\"b"), "\"a\\\"b\"\n");

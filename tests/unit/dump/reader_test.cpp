@@ -190,7 +190,7 @@ std::string changed(std::string text, std::string_view from, std::string_view to
 TEST(PostMortemReader, what_is_no_dump_is_an_error_that_says_what_was_found) {
   EXPECT_EQ(error_of(""), "x.json: empty, expected a post-mortem");
   EXPECT_EQ(error_of("Thread,Time,Action"),
-            "x.json: no post-mortem: found 'Thread,Time,Action' at its beginning, expected "
+            "x.json: byte 0: no post-mortem: found 'Thread,Time,Action', expected "
             "'{\"schema\":{\"name\":\"headroom-post-mortem\"'");
   EXPECT_TRUE(error_of(R"({"schema":{"name":"something else"},"x":"headroom-post-mortem"})")
                   .ends_with("x.json: found the schema 'something else', expected 'headroom-post-mortem'"));

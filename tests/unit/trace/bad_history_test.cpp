@@ -112,6 +112,10 @@ std::vector<BadLine> bad_lines() {
 INSTANTIATE_TEST_SUITE_P(all, BadRecord, testing::ValuesIn(bad_lines()),
                          [](testing::TestParamInfo<BadLine> const& test) { return test.param.name; });
 
+constexpr auto kKnown =
+    "expected RMM's CSV log (first line Thread,Time,Action,Pointer,Size,Stream) or a memory snapshot of PyTorch (a pickle of "
+    "protocol 2 to 5), plain, .xz or .gz";
+
 class BadFile : public testing::Test {
 protected:
   [[nodiscard]] std::string parse_error_of(std::string_view content) const {
@@ -151,9 +155,7 @@ TEST_F(BadFile, name_with_a_nul_opens_nothing) {
 }
 
 TEST_F(BadFile, empty_is_said_with_the_known_kinds) {
-  auto const expected = path_ +
-                        ": the history is empty; expected RMM's CSV log (first line Thread,Time,Action,Pointer,Size,Stream), "
-                        "plain, .xz or .gz";
+  auto const expected = path_ + ": the history is empty; " + kKnown;
   EXPECT_EQ(parse_error_of(""), expected);
   EXPECT_EQ(parse_error_of(xz("")), expected);
   EXPECT_EQ(parse_error_of(gzip("")), expected);
@@ -178,8 +180,8 @@ TEST_F(BadFile, header_in_another_order_or_cut) {
 }
 
 TEST_F(BadFile, of_no_known_kind_names_its_beginning_and_the_known_kinds) {
-  auto const known = "expected RMM's CSV log (first line Thread,Time,Action,Pointer,Size,Stream), plain, .xz or .gz";
-  EXPECT_EQ(parse_error_of("{\"a\": 1}\n"), path_ + ":1: a file of no known kind: it begins with '{\"a\": 1}'; " + known);
+  std::string const known = kKnown;
+  EXPECT_EQ(parse_error_of("{\"a\": 1}\n"), path_ + ": byte 0: a file of no known kind: it begins with '{\"a\": 1}'; " + known);
   EXPECT_THAT(parse_error_of("PK\x03\x04zip"),
               AllOf(HasSubstr("no known kind: it begins with 'PK\\x03\\x04zip'"), HasSubstr(known)));
   EXPECT_THAT(parse_error_of(std::string(200'000, '\0')), AllOf(HasSubstr("no known kind"), HasSubstr(known)));

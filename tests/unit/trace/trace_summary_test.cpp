@@ -73,7 +73,14 @@ TEST_F(Summary, counts_by_hand) {
                                     .threads = 2,
                                     .first_time_us = 5,
                                     .last_time_us = 30,
-                                    .at_peak = {SizeClassSum{.bytes = 150, .allocations = 2}}}));
+                                    .at_peak = {SizeClassSum{.bytes = 150, .allocations = 2}},
+                                    .devices = {DeviceSum{.device = 0,
+                                                          .allocations = 3,
+                                                          .frees = 1,
+                                                          .trace_failures = 1,
+                                                          .peak_bytes = 150,
+                                                          .live_bytes = 57,
+                                                          .live_allocations = 2}}}));
 }
 
 TEST_F(Summary, who_held_the_peak_by_class_of_size) {
