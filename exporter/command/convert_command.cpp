@@ -65,21 +65,15 @@ struct Wanted {
   return wanted;
 }
 
-/// In the working directory: the input's name with the format's ending, or the next free NAME.2, NAME.3 ….
-[[nodiscard]] std::string default_name(std::string const& input, ConvertFormat format) {
+/// In the working directory: the input's name with the format's ending, NAME.2, NAME.3 ….
+[[nodiscard]] std::string default_name(std::string const& input, ConvertFormat format, std::uint64_t number) {
   constexpr std::array<std::string_view, kConvertFormatCount> kEndings{".trace.json", ".pickle", ".csv", ".folded", ".json"};
-  auto stem = std::filesystem::path{input}.filename().string();
+  auto name = std::filesystem::path{input}.filename().string();
   for (std::string_view const known : {".xz", ".gz", ".post-mortem.json", ".csv", ".flight", ".pickle", ".json"}) {
-    if (stem.size() > known.size() && stem.ends_with(known)) stem.resize(stem.size() - known.size());
+    if (name.size() > known.size() && name.ends_with(known)) name.resize(name.size() - known.size());
   }
-  std::string const ending{kEndings[static_cast<std::size_t>(format)]};
-  auto name = stem + ending;
-  std::error_code unknown;
-  for (std::uint64_t number = 2; std::filesystem::exists(std::filesystem::symlink_status(name, unknown)); ++number) {
-    name = stem;
-    name.append(1, '.').append(std::to_string(number)).append(ending);
-  }
-  return name;
+  if (number > 1) name.append(1, '.').append(std::to_string(number));
+  return name.append(kEndings[static_cast<std::size_t>(format)]);
 }
 
 /// A post-mortem or flight file as the post-mortem that it is or makes. Errors: of the input.
@@ -169,13 +163,14 @@ ExitCode run_convert(ConvertArguments const& arguments) {
   }
   auto source = Source::open(arguments.input);
   if (!source) return complain_about(kWho, source.error(), ExitCode::broken_input);
-  auto const path = arguments.output.value_or(default_name(arguments.input, wanted->format));
   std::error_code unknown;
-  if (path != "-" && source->is_file() && std::filesystem::equivalent(arguments.input, path, unknown)) {
-    complain(kWho, "-o " + printable(path) + " is the input itself; expected another file");
+  if (arguments.output && *arguments.output != "-" && source->is_file() &&
+      std::filesystem::equivalent(arguments.input, *arguments.output, unknown)) {
+    complain(kWho, "-o " + printable(*arguments.output) + " is the input itself; expected another file");
     return ExitCode::usage;
   }
-  auto file = OutputFile::open(path);
+  auto const numbered = [&](std::uint64_t number) { return default_name(arguments.input, wanted->format, number); };
+  auto file = arguments.output ? OutputFile::open(*arguments.output) : OutputFile::open_new(numbered);
   if (!file) return complain_about(kWho, file.error(), ExitCode::usage);
   auto output_failed = false;
   std::uint64_t written = 0;
@@ -185,9 +180,10 @@ ExitCode run_convert(ConvertArguments const& arguments) {
     return complain_about(kWho, converted.error(), is_usage ? ExitCode::usage : ExitCode::broken_input);
   }
   if (auto const done = file->commit(); !done) return complain_about(kWho, done.error(), ExitCode::usage);
-  if (path == "-") return ExitCode::good;
-  auto const size = std::filesystem::file_size(path, unknown);
-  std::cout << "wrote " << printable(path) << (unknown ? std::string{} : " (" + format_bytes(size) + ")") << '\n';
+  // Standard output may be what was written into, by whatever name.
+  if (!file->is_made()) return ExitCode::good;
+  auto const size = std::filesystem::file_size(file->name(), unknown);
+  std::cout << "wrote " << printable(file->name()) << (unknown ? std::string{} : " (" + format_bytes(size) + ")") << '\n';
   return ExitCode::good;
 }
 

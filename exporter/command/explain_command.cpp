@@ -1,5 +1,8 @@
 // headroom explain: what happened, in plain sentences, for whoever is woken at three in the morning.
+#include <algorithm>
+#include <cstdint>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +26,8 @@ struct ExplainArguments {
   std::optional<std::string> folder;
 };
 
-void print(Scene const& scene) {
+void print(follow::Model const& model, std::string path, std::optional<ProcessFigures> process, std::uint64_t start_ticks) {
+  auto const scene = make_scene(model, std::move(path), std::move(process), start_ticks);
   Prose prose;
   explain_who(scene, prose);
   explain_operations(scene, prose);
@@ -37,6 +41,22 @@ void print(Scene const& scene) {
   prose.print(std::cout, prose_width());
 }
 
+/// Of the oldest record that the model has; annotations, which may span it, are none. 0: there is none.
+[[nodiscard]] std::uint64_t first_record_ticks(follow::Model const& model) {
+  constexpr auto kEver = std::numeric_limits<std::uint64_t>::max();
+  auto first = kEver;
+  for (auto const& ledger : model.ledgers()) {
+    model.for_each_operation(ledger.cell, 0, kEver, [&](follow::Operation const& operation) {
+      first = std::min(first, operation.ticks);
+      return false;
+    });
+  }
+  model.for_each_journal_event(0, kEver, [&](flight::Event const& event) {
+    if (event.kind != flight::EventKind::mark) first = std::min(first, event.ticks);
+  });
+  return first == kEver ? 0 : first;
+}
+
 ExitCode run_explain(ExplainArguments const& arguments) {
   auto const path =
       arguments.file == "-" ? Result<std::string>{arguments.file} : file_of(arguments.file, folders_or_default(arguments.folder));
@@ -46,15 +66,17 @@ ExitCode run_explain(ExplainArguments const& arguments) {
   auto records = source->records();
   if (!records) return complain_about(kWho, records.error(), ExitCode::broken_input);
   follow::Model model{std::move(*records)};
+  // A history's clock may begin at midnight, or in 1970: it counts from its first record, while the model still has that one.
   auto const is_history = model.source().kind() == follow::SourceKind::history;
-  // The first records, before any is forgotten.
-  if (auto const begun = model.poll(); !begun) return complain_about(kWho, begun.error(), ExitCode::broken_input);
-  auto const begin_ticks = is_history ? model.first_ticks() : 0;
+  std::uint64_t start_ticks = 0;
+  if (is_history) {
+    if (auto const read = model.poll(); !read) return complain_about(kWho, read.error(), ExitCode::broken_input);
+    start_ticks = first_record_ticks(model);
+  }
   if (auto const read = model.catch_up(); !read) return complain_about(kWho, read.error(), ExitCode::broken_input);
-  auto scene =
-      make_scene(model, model.source().title(), is_history ? std::nullopt : std::optional{process_figures(model.source())});
-  scene.history_begin_ticks = begin_ticks;
-  print(scene);
+  // Of several devices a later one may have begun earlier.
+  if (start_ticks != 0) start_ticks = std::min(start_ticks, first_record_ticks(model));
+  print(model, model.source().title(), is_history ? std::nullopt : std::optional{process_figures(model.source())}, start_ticks);
   return ExitCode::good;
 }
 

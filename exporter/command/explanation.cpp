@@ -36,6 +36,13 @@ constexpr std::size_t kDay = 11;  // "2026-11-30 "
   return static_cast<double>(std::max(ledger.peak, ledger.claimed)) / static_cast<double>(*ledger.limit);
 }
 
+/// A snapshot's clock shows the time of day, and it is not known when its program began.
+[[nodiscard]] std::uint64_t into_history_ns(Scene const& scene, std::uint64_t ticks) {
+  auto const start = scene.start_ticks == 0 ? 0 : scene.model.monotonic_ns(scene.start_ticks);
+  auto const then = scene.model.monotonic_ns(ticks);
+  return then > start ? then - start : 0;
+}
+
 [[nodiscard]] std::string lifetime(Scene const& scene) { return format_seconds(static_cast<double>(lifetime_ns(scene)) * 1e-9); }
 
 [[nodiscard]] std::string who_text(Scene const& scene) {
@@ -60,14 +67,14 @@ constexpr std::size_t kDay = 11;  // "2026-11-30 "
 
 }  // namespace
 
-Scene make_scene(follow::Model const& model, std::string path, std::optional<ProcessFigures> process) {
+Scene make_scene(follow::Model const& model, std::string path, std::optional<ProcessFigures> process, std::uint64_t start_ticks) {
   Scene scene{.model = model,
               .path = std::move(path),
               .process = std::move(process),
               .ledger = nullptr,
               .stories = model.failures(),
               .story = {},
-              .history_begin_ticks = 0};
+              .start_ticks = start_ticks};
   std::erase_if(scene.stories, [](FailureStory const& story) { return story.end == FailureEnd::observed; });
   if (auto const* const story = most_serious(scene.stories)) {
     scene.story = *story;
@@ -95,13 +102,10 @@ std::uint64_t last_sign_ns(Scene const& scene) {
   return std::max(last == 0 ? 0 : scene.model.realtime_ns(last), written);
 }
 
-std::uint64_t since_history_began_ns(Scene const& scene, std::uint64_t ticks) {
-  return ticks <= scene.history_begin_ticks ? 0 : scene.model.duration_ns(ticks - scene.history_begin_ticks);
-}
-
 std::uint64_t lifetime_ns(Scene const& scene) {
   if (!scene.process) {
-    return since_history_began_ns(scene, scene.model.last_ticks());
+    auto const last = scene.model.last_ticks();
+    return last == 0 ? 0 : into_history_ns(scene, last);
   }
   auto const last = last_sign_ns(scene);
   auto const start = scene.process->info.start_realtime_ns;
@@ -150,8 +154,7 @@ std::vector<flight::LedgerSnapshot const*> neighbours(Scene const& scene, flight
 }
 
 std::string time_in_prose(Scene const& scene, std::uint64_t ticks) {
-  if (!scene.process)
-    return format_seconds(static_cast<double>(since_history_began_ns(scene, ticks)) * 1e-9) + " into the history";
+  if (!scene.process) return format_seconds(static_cast<double>(into_history_ns(scene, ticks)) * 1e-9) + " into the history";
   // The day goes without saying where it is the day of the last sign of life.
   auto const text = format_utc(scene.model.realtime_ns(ticks));
   auto const last = format_utc(last_sign_ns(scene));

@@ -29,7 +29,7 @@ struct Scene {
   flight::LedgerSnapshot const* ledger = nullptr;  ///< the manager that it is about; null: there is none
   std::vector<follow::FailureStory> stories;       ///< of all managers, oldest first, without those that only observed
   std::optional<follow::FailureStory> story;       ///< the failure that it is about
-  std::uint64_t history_begin_ticks = 0;  ///< of a recorded history: its first record; what is forgotten later counts too
+  std::uint64_t start_ticks = 0;                   ///< of a history, when it begins; 0: with its clock
 
   [[nodiscard]] bool living() const { return process && process->living(); }
   /// It is about a post-mortem: everything is as it was when that was written.
@@ -43,9 +43,8 @@ struct Scene {
 };
 
 /// Picks the manager and the failure that matter most.
-[[nodiscard]] Scene make_scene(follow::Model const& model, std::string path, std::optional<ProcessFigures> process);
-/// Of a recorded history, from its first record: its clock may count from midnight, or from 1970. In nanoseconds.
-[[nodiscard]] std::uint64_t since_history_began_ns(Scene const& scene, std::uint64_t ticks);
+[[nodiscard]] Scene make_scene(follow::Model const& model, std::string path, std::optional<ProcessFigures> process,
+                               std::uint64_t start_ticks);
 
 // ── what is known ──
 

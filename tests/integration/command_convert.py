@@ -168,6 +168,23 @@ class Convert(CommandTest):
         self.assertIn("were overwritten", said)
         self.check_sums(ChromeTrace(path.read_text()), file)
 
+    def test_a_gap_in_the_records_is_an_instant_and_the_end_is_that_of_the_books(self):
+        dump = self.folder / "whole.json"
+        self.assertEqual(self.run_command("dump", self.killed(RESNET, "--stop-after", 500), "-o", dump).returncode, 0)
+        document = json.loads(dump.read_text())
+        rows, lost = document["events"]["rows"], 20
+        operations = [number for number, row in enumerate(rows) if row[4] in ("allocate", "free")]
+        for number in reversed(operations[200:200 + lost]):
+            del rows[number]
+        lane = max(document["lanes"], key=lambda each: each["main"]["recorded"])["main"]
+        lane["listed"] -= lost
+        lane["lost"] += lost
+        document["end"]["events_listed"] -= lost
+        trace = self.chrome(self.write("gap.json", json.dumps(document)))
+        losses = [event["name"] for event in trace.instants["loss"]]
+        self.assertIn(f"{lost} operations missing", losses)
+        self.assertEqual(losses[-1], f"{lost} records lost")
+
     def test_without_events_there_are_counters(self):
         file = self.killed(RESNET, "--stop-after", 500)
         dump = self.folder / "state.json"

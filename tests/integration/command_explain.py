@@ -1,5 +1,6 @@
 """`headroom explain` of the living, the killed and the well-behaved: each sentence has the figures that the program made."""
 import os
+import pickle
 import re
 import signal
 import time
@@ -28,6 +29,17 @@ class Explain(CommandTest):
         text = flat(done.stdout)
         self.assertLessEqual(sentences(text), 14, text)
         return text
+
+    def test_a_snapshots_history_begins_with_its_first_record(self):
+        def entry(action, time, **more):
+            return {"action": action, "size": 512, "stream": 0, "frames": [], "time_us": 1_700_000_000_000_000 + time, **more}
+        trace = [entry("alloc", 0, addr=0x1000), entry("oom", 2_500_000, size=1 << 40, device_free=0),
+                 entry("free_completed", 5_300_000, addr=0x1000)]
+        span = {"stage": "START", "name": "training", "device": 0, "time_us": trace[0]["time_us"] - 900_000}
+        snapshot = {"segments": [], "device_traces": [trace], "external_annotations": [span]}
+        text = self.explain(self.write("of.pickle", pickle.dumps(snapshot)))
+        self.assertIn(" records over 5.3 s", text)
+        self.assertIn("2.5 s into the history", text)
 
     def start_slow_driver(self, *scene):
         return self.start_program(SLOW_DRIVER, *scene, says="hanging")

@@ -267,6 +267,22 @@ class TorchPickle(CommandTest):
         self.assertGreater(figures["unmatched_frees"], 400)
         self.assertGreater(shown.allocations, 45_000)
 
+    def test_spans_of_a_snapshot_stay_as_they_are(self):
+        def entry(action, address, time):
+            return {"action": action, "addr": address, "size": 512, "stream": 0, "time_us": time, "frames": []}
+
+        def annotation(stage, name, device, time):
+            return {"stage": stage, "name": name, "device": device, "time_us": time}
+        spans = [annotation("START", "step", 1, 1_200), annotation("START", "step", 0, 1_500), annotation("START", "inner", 1, 1_600),
+                 annotation("END", "inner", 1, 1_700), annotation("END", "step", 0, 1_800), annotation("END", "step", 1, 1_900)]
+        traces = [[entry("alloc", 0x1000, 1_000), entry("free_completed", 0x1000, 2_000)] for _ in range(2)]
+        path = self.write("two.snapshot", pickle.dumps({"segments": [], "device_traces": traces, "external_annotations": spans}))
+        snapshot = self.snapshot(path)
+        self.check(snapshot)
+        self.assertEqual(snapshot["external_annotations"], spans)
+        self.assertEqual(self.snapshot(path, "--trace-device", "1")["external_annotations"],
+                         [span for span in spans if span["device"] == 1])
+
     def test_a_history_of_nothing(self):
         snapshot = self.snapshot(self.write("none.csv", HEADER))
         self.assertEqual(snapshot["device_traces"], [[]])

@@ -6,7 +6,8 @@
 //   chrome   Trace Event JSON: opens in Perfetto, chrome://tracing and Tracy's importer. Counters of every manager and tag, hooks and
 //            waits as slices, failures, pressure, budgets and marks as instants
 //   torch    the pickle that pytorch.org/memory_viz reads
-//   csv      RMM's log, as TraceReader reads it
+//   csv      RMM's log, as TraceReader reads it. Times are of day; from the first one on that could not be told so (after a pause of a day,
+//            or with the next device of a history) they are microseconds since the midnight before the first line
 //   folded   one line for each stack, for flame graphs: who holds what at the end, or held it at the peak
 //   json     of a history: its events (lib/schema/history.schema.json). Of a flight file or post-mortem there is write_post_mortem()
 //

@@ -77,6 +77,9 @@ struct PastStretch {
   std::uint64_t missing = 0;      ///< operations lost before it (modulo 2^20); 0 without from_birth or new_owner: not known
   std::uint64_t allocated = 0;    ///< before its first operation
   std::vector<LiveBlock> live{};  ///< then, as far as known; what else `allocated` has belongs to blocks that were never seen
+  /// False: another gap was known to follow, and nobody looked at the live table. `live` is then only what was freed before that gap, and
+  /// any block that was known before may be live as well.
+  bool is_whole = true;
 };
 
 class Model {

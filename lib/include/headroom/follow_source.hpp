@@ -86,6 +86,9 @@ public:
   [[nodiscard]] virtual std::vector<flight::InFlightOperation> in_flight() const { return {}; }
   /// Of an event that the last read() returned, the stream it was for; absent: not recorded. A flight file knows it of what is live alone.
   [[nodiscard]] virtual std::optional<std::uint64_t> stream_of(flight::Event const& /*event*/) const { return {}; }
+  /// No event that read() returns is older, where that is known before the first one and not simply the first one's: where a history of
+  /// several devices comes device after device.
+  [[nodiscard]] virtual std::optional<std::uint64_t> first_ticks() const { return {}; }
   /// What Event::thread() stands for, where a history numbers its threads anew.
   [[nodiscard]] virtual std::uint64_t thread_id(std::uint32_t thread) const { return thread; }
   /// The stack of a site, outermost frame first and the site last, as "function;function". Where no stacks are recorded: its name.
@@ -113,7 +116,8 @@ public:
 /// Reads a recorded history (see trace.hpp): one ledger without a budget for each device that it is read for ("history" of a CSV, "device
 /// 0" of a snapshot; it turns up with its first record), the time of its records in microseconds as ticks. What is from before the
 /// history is allocated at the time of its first entry. Records that do not fit are counted in what its process() and ledgers() cannot
-/// say: unmatched frees change nothing. A snapshot's annotations are marks, of value 1 where a span begins and 0 where it ends.
+/// say: unmatched frees change nothing. A snapshot's annotations are marks, of value 1 where a span begins and 0 where it ends; word 3
+/// is one more than their device.
 /// Errors: those of TraceReader::open; read() has those of TraceReader, and overflow where more than 16 TiB would be live.
 [[nodiscard]] Result<std::unique_ptr<Source>> open_history_source(std::string path);
 /// The same of a history that is open already, from where its reader stands.

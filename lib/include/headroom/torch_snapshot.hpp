@@ -66,7 +66,13 @@ struct TorchAnnotation {
   std::string name{};
 };
 
-/// The caching allocator's figures of one device, in its own, rounded bytes, when the snapshot was taken.
+/// Where the trace of a device begins.
+struct TorchBeginning {
+  std::uint32_t device = 0;
+  std::uint64_t time_us = 0;  ///< of its first entry, which is also that of what is from before; 0 without one
+};
+
+/// The caching allocator's figures of one device, in its own, rounded bytes, when the snapshot was taken. Sums end at 2^64 - 1.
 struct TorchCacheFigures {
   std::uint32_t device = 0;
   std::uint64_t segments = 0;
@@ -85,7 +91,8 @@ struct TorchSnapshot {
   std::vector<TorchSegment> segments{};        ///< by device and address
   std::vector<TorchAnnotation> annotations{};  ///< in the order of the file; at most kMostAnnotations, the first ones
   std::uint64_t annotations_left_out = 0;
-  std::string allocator_settings{};  ///< the text of PYTORCH_CUDA_ALLOC_CONF, "" where not recorded
+  std::vector<TorchBeginning> beginnings{};  ///< of the devices that have records, by device
+  std::string allocator_settings{};          ///< the text of PYTORCH_CUDA_ALLOC_CONF, "" where not recorded
   // What the history did not say, or said twice. Each is counted, none is fatal.
   std::uint64_t entries = 0;              ///< of all devices, of whatever action
   std::uint64_t free_requests = 0;        ///< free_requested entries

@@ -21,8 +21,8 @@
 //
 // Ownership: a reader owns its file, but for one that was resumed. Thread safety: one thread at a time. Cost: of a CSV buffers of fixed
 // size (about 1.2 MiB, plus what xz needs, at most 256 MiB) however long the history is, and tens of nanoseconds for a record of a plain
-// file; of a snapshot memory for what is live, for the state at its end, for what its entries share (names, stacks) and some bits for
-// each of its containers, and about a microsecond for an entry.
+// file; of a snapshot about a microsecond for an entry, and memory for what is live, the state at its end, what later entries share
+// (names, stacks), up to 128 bytes for each different address, some bits for each container, and up to 64 MiB of counts.
 #pragma once
 
 #include <array>

@@ -390,7 +390,8 @@ void ChromeWriter::end(TimelineEnd const& end) {
   }
   flush_counters(end.time_ns);
   if (end.events_lost != 0) {
-    begin_event('i', std::to_string(end.events_lost) + " records lost", "loss", 0, 0);
+    // Of no place in particular, and known only now.
+    begin_event('i', std::to_string(end.events_lost) + " records lost", "loss", end.time_ns, 0);
     json_.member_word("s", "p");
     json_.begin_object("args", Shape::flat);
     json_.member("events_lost", end.events_lost);

@@ -212,8 +212,8 @@ Result<PostMortem> read_post_mortem(std::string_view text, std::string_view name
   if (text.empty()) return broken(name, "empty, expected a post-mortem");
   const std::string beginning = without_blanks(text, kBeginning.size());
   if (!looks_like_post_mortem(text) && !kBeginning.starts_with(beginning)) {
-    return broken(name, "byte 0: no post-mortem: found '" + beginning.substr(0, 20) + "', expected '" +
-                            std::string{kBeginning} + "'");
+    return broken(name,
+                  "byte 0: no post-mortem: found '" + beginning.substr(0, 20) + "', expected '" + std::string{kBeginning} + "'");
   }
   auto parsed = dump::parse_document(text, name);
   if (!parsed) return tl::unexpected{std::move(parsed.error())};

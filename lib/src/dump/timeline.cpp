@@ -52,6 +52,8 @@ std::string TimelineTexts::stack(std::uint32_t site) const {
   return known.id == 0 ? known.name : source_->stack_of(known.id);
 }
 
+std::string_view TimelineTexts::kept(std::string text) { return *kept_.insert(std::move(text)).first; }
+
 // ── what both roads need ──
 
 TimelineProcess Timeline::Impl::process_of(follow::Source const& from) const {
@@ -127,11 +129,10 @@ std::optional<std::uint32_t> Timeline::Impl::history_ledger(std::uint32_t cell) 
 }
 
 void Timeline::Impl::play_mark(flight::Event const& event) {
-  auto const name = texts.label(static_cast<std::uint32_t>(event.words[6]));
   TimelineNote note;
   note.kind = event.kind;
   note.time_ns = since_start(event.ticks);
-  note.name = name;
+  note.name = texts.kept(texts.label(static_cast<std::uint32_t>(event.words[6])));
   note.event = &event;
   last_ns_ = std::max(last_ns_, note.time_ns);
   books.note(note);
@@ -180,6 +181,8 @@ Result<void> Timeline::Impl::play_history(TimelineVisitor& visitor) {
     started_ = true;
     clock_ = source->clock();
     start_ticks_ = news.events.empty() ? source->now_ticks() : news.events.front().ticks;
+    // A device that comes later may have begun earlier.
+    if (auto const first = source->first_ticks()) start_ticks_ = std::min(start_ticks_, *first);
     start_ns_ = clock_->monotonic_ns(start_ticks_);
     auto process = process_of(*source);
     process.start_clock_ns = start_ns_;

@@ -10,6 +10,9 @@
 // ledger holds in blocks that nobody saw is told as `unattributed`. So for every ledger, at every instant between events:
 // allocated = Σ live blocks + unattributed, and at the end allocated is that of the books.
 //
+// Where one gap follows another, not everything is known of what was live between them (timeline_gaps.hpp): a block that may have gone
+// in either stays until the last one that it may have gone in, as long as the ledger holds that much.
+//
 // A recorded history streams: memory goes with what is live, not with how long it is. (One of several devices comes device after
 // device, each in its own order.) Of a flight file or dump everything that its rings hold is put in order first. A living process is
 // looked at once.
@@ -67,6 +70,7 @@ struct TimelineLedger {
   std::uint64_t unattributed = 0;                  ///< … of which no block is known
   bool from_birth = true;                          ///< nothing of it is before
   std::optional<std::uint64_t> operations_before;  ///< lost before its record begins; absent: not known
+  std::uint64_t begin_ns = 0;                      ///< when that really was: the time of its first event; 0 without any
   std::uint64_t peak = 0;                          ///< by the books, at the end of what is played; of a history 0
 };
 

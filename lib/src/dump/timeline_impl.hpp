@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -32,9 +33,12 @@ public:
   [[nodiscard]] std::uint32_t tag_of(std::uint32_t id);
   [[nodiscard]] std::uint32_t site_of(std::uint32_t id);
   [[nodiscard]] std::string label(std::uint32_t id) const;
+  /// The same text, for as long as this lives: names of hooks and marks, of which a source has a bounded number.
+  [[nodiscard]] std::string_view kept(std::string text);
 
 private:
   follow::Source const* source_ = nullptr;
+  std::set<std::string> kept_;  // nodes stay where they are
   follow::Names tags_{0xFFFF};
   struct Site {
     std::string name;
@@ -70,6 +74,7 @@ private:
   [[nodiscard]] bool is_wanted(flight::LedgerSnapshot const& book) const;
   /// Errors: invalid_argument.
   [[nodiscard]] Result<void> check_wanted(std::vector<flight::LedgerSnapshot> const& ledgers) const;
+  [[nodiscard]] bool is_choice() const noexcept { return options.manager || options.device; }
   [[nodiscard]] std::uint64_t since_start(std::uint64_t ticks) const;
 
   // Histories.

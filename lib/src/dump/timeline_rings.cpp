@@ -4,6 +4,7 @@
 #include <queue>
 #include <utility>
 
+#include "dump/timeline_gaps.hpp"
 #include "dump/timeline_impl.hpp"
 
 namespace headroom::dump {
@@ -27,11 +28,17 @@ struct Cell {
   flight::LedgerSnapshot book;
   std::vector<Item> items;
   std::vector<follow::PastStretch> stretches;
+  SeenBlocks seen;                            // filled where some stretch is not whole
   std::optional<std::uint32_t> now, earlier;  // ledgers: of the books, and of owners before
 };
 
 [[nodiscard]] std::pair<std::uint32_t, std::uint64_t> record_key(std::uint32_t lane, std::uint64_t number) noexcept {
   return {lane, number};
+}
+
+[[nodiscard]] bool is_about_all(Event const& event) noexcept {
+  return event.is_log_line() || event.kind == EventKind::mark || event.kind == EventKind::thread_attach ||
+         event.kind == EventKind::thread_detach;
 }
 
 [[nodiscard]] bool has_tail(EventKind kind) noexcept {
@@ -48,6 +55,9 @@ public:
 
 private:
   void collect();
+  void collect_items(Cell& cell);
+  void collect_journal();
+  [[nodiscard]] bool is_told(Event const& event) const;
   void collect_streams();
   void find_start();
   void add_ledgers();
@@ -60,6 +70,8 @@ private:
   [[nodiscard]] static bool is_earlier(Cell const& cell, std::uint64_t ticks) noexcept {
     return cell.book.generation > 1 && ticks < cell.book.created_ticks;
   }
+  /// Everything that is known, or may be taken, to be live when a stretch begins.
+  [[nodiscard]] std::vector<TimelineBlock> live_at_begin(Cell const& cell, std::size_t item, std::uint32_t id);
   [[nodiscard]] TimelineBlock to_block(Cell const& cell, std::uint32_t id, follow::LiveBlock const& live);
   [[nodiscard]] std::optional<std::uint64_t> stream_at(std::uint32_t cell, std::uint64_t address, std::uint64_t bytes,
                                                        std::uint64_t ticks) const;
@@ -84,27 +96,47 @@ void Timeline::Impl::Rings::collect() {
     if (!impl_.is_wanted(book)) continue;
     auto& cell = cells_[book.cell];
     cell.book = book;
-    if (book.is_device_account) continue;
-    model_.for_each_stretch(
-        book.cell,
-        [&](follow::PastStretch const& stretch) {
-          cell.items.push_back({.ticks = stretch.ticks, .stretch = cell.stretches.size(), .operation = {}});
-          cell.stretches.push_back(stretch);
-        },
-        [&](follow::Operation const& operation) {
-          cell.items.push_back({.ticks = operation.ticks, .stretch = {}, .operation = operation});
-        });
-    // A stretch begins with its first operation, and is told at its time.
-    for (std::size_t i = 0; i + 1 < cell.items.size(); ++i) {
-      auto& item = cell.items[i];
-      if (item.stretch && !cell.items[i + 1].stretch) item.ticks = cell.items[i + 1].ticks;
-    }
+    if (!book.is_device_account) collect_items(cell);
   }
+  collect_journal();
+}
+
+void Timeline::Impl::Rings::collect_items(Cell& cell) {
+  model_.for_each_stretch(
+      cell.book.cell,
+      [&](follow::PastStretch const& stretch) {
+        cell.items.push_back({.ticks = stretch.ticks, .stretch = cell.stretches.size(), .operation = {}});
+        cell.stretches.push_back(stretch);
+      },
+      [&](follow::Operation const& operation) {
+        cell.items.push_back({.ticks = operation.ticks, .stretch = {}, .operation = operation});
+      });
+  // A stretch begins with its first operation, and is told at its time.
+  for (std::size_t i = 0; i + 1 < cell.items.size(); ++i) {
+    auto& item = cell.items[i];
+    if (item.stretch && !cell.items[i + 1].stretch) item.ticks = cell.items[i + 1].ticks;
+  }
+  // Of an earlier owner neither name nor device is known: it is none that was asked for.
+  if (impl_.is_choice()) std::erase_if(cell.items, [&](Item const& item) { return is_earlier(cell, item.ticks); });
+  auto const is_whole = [](follow::PastStretch const& stretch) { return stretch.is_whole; };
+  if (std::ranges::all_of(cell.stretches, is_whole)) return;
+  for (std::size_t i = 0; i < cell.stretches.size(); ++i) cell.seen.add(i, cell.stretches[i].live);
+  cell.seen.sort();
+}
+
+/// Whether it is about something that is played.
+bool Timeline::Impl::Rings::is_told(Event const& event) const {
+  if (!impl_.is_choice() || is_about_all(event)) return true;
+  auto const found = cells_.find(event.ledger());
+  return found != cells_.end() && !is_earlier(found->second, event.ticks);
+}
+
+void Timeline::Impl::Rings::collect_journal() {
   model_.for_each_journal_event(0, ~std::uint64_t{0}, [&](Event const& event) { journal_.push_back(event); });
   for (auto const& event : journal_) {
     if ((event.flags() & flight::kFlagContinues) != 0) {
       tails_[record_key(event.lane, event.number)] = &event;
-    } else {
+    } else if (is_told(event)) {
       notes_.push_back(&event);
     }
   }
@@ -156,6 +188,27 @@ TimelineBlock Timeline::Impl::Rings::to_block(Cell const& cell, std::uint32_t id
           .allocated_ns = live.ticks ? std::optional{signed_since_start(*live.ticks)} : std::nullopt};
 }
 
+std::vector<TimelineBlock> Timeline::Impl::Rings::live_at_begin(Cell const& cell, std::size_t item, std::uint32_t id) {
+  auto const number = *cell.items[item].stretch;
+  auto const& stretch = cell.stretches[number];
+  std::vector<TimelineBlock> live;
+  live.reserve(stretch.live.size());
+  for (auto const& block : stretch.live) live.push_back(to_block(cell, id, block));
+  if (stretch.is_whole) return live;
+  LiveBetweenGaps between{stretch.allocated, live};
+  for (auto i = item + 1; i < cell.items.size() && !cell.items[i].stretch; ++i) {
+    auto const& operation = cell.items[i].operation;
+    if (operation.kind == EventKind::allocate) between.leave_out(operation.address);
+  }
+  cell.seen.for_each_older(number, cell.items[item].ticks, [&](std::size_t later, std::size_t place) {
+    between.take(to_block(cell, id, cell.stretches[later].live[place]));
+  });
+  if (id < impl_.books.ledger_count()) {
+    for (auto const& block : impl_.books.live_of(id)) between.take(block);
+  }
+  return std::move(between).blocks();
+}
+
 // ── ledgers, and what they held before ──
 
 /// What is in force when the record begins: what the first change changed, else what is in force now.
@@ -174,6 +227,9 @@ void Timeline::Impl::Rings::add_ledger(Cell& cell) {
   auto const& book = cell.book;
   std::uint64_t operations = 0;
   std::uint64_t missing = 0;
+  // What the first of them begins with; null: it holds nothing then.
+  auto const* const base =
+      cell.items.empty() || !cell.items.front().stretch ? nullptr : &cell.stretches[*cell.items.front().stretch];
   auto const begins_with_earlier = !cell.items.empty() && is_earlier(cell, cell.items.front().ticks);
   for (auto const& item : cell.items) {
     if (is_earlier(cell, item.ticks)) continue;
@@ -183,16 +239,14 @@ void Timeline::Impl::Rings::add_ledger(Cell& cell) {
   auto const add = [&](TimelineLedger info, bool is_first) {
     std::vector<TimelineBlock> blocks;
     auto const id = static_cast<std::uint32_t>(impl_.books.ledger_count());
-    if (is_first && !cell.stretches.empty()) {
-      auto const& stretch = cell.stretches.front();
-      info.allocated = stretch.allocated;
-      info.from_birth = stretch.from_birth || stretch.new_owner;
-      info.unattributed = stretch.allocated;
-      for (auto const& live : stretch.live) {
-        blocks.push_back(to_block(cell, id, live));
-        info.unattributed -= std::min(info.unattributed, live.bytes);
-      }
+    if (is_first && base != nullptr) {
+      info.allocated = base->allocated;
+      info.from_birth = base->from_birth || base->new_owner;
+      info.unattributed = base->allocated;
+      blocks = live_at_begin(cell, 0, id);
+      for (auto const& block : blocks) info.unattributed -= std::min(info.unattributed, block.bytes);
     }
+    if (is_first && !cell.items.empty()) info.begin_ns = impl_.since_start(cell.items.front().ticks);
     static_cast<void>(impl_.books.add_ledger(std::move(info)));
     for (auto const& block : blocks) impl_.books.add_before(block);
     return id;
@@ -208,7 +262,7 @@ void Timeline::Impl::Rings::add_ledger(Cell& cell) {
   now.limit = limit_before(notes_, book);
   now.peak = book.peak;
   auto const all = book.counters.allocations + book.counters.frees;
-  auto const is_whole = cell.stretches.empty() || cell.stretches.front().from_birth;
+  auto const is_whole = base == nullptr || base->from_birth || base->new_owner;
   if (!book.is_device_account && !begins_with_earlier && !is_whole && all >= operations + missing) {
     now.operations_before = all - operations - missing;
   }
@@ -239,9 +293,7 @@ void Timeline::Impl::Rings::play_stretch(Cell& cell, Item const& item) {
   }
   if (stretch.new_owner && !earlier) return;
   auto const id = earlier ? *cell.earlier : *cell.now;
-  std::vector<TimelineBlock> live;
-  live.reserve(stretch.live.size());
-  for (auto const& block : stretch.live) live.push_back(to_block(cell, id, block));
+  auto live = live_at_begin(cell, static_cast<std::size_t>(&item - cell.items.data()), id);
   all.apply_gap({.time_ns = time_ns,
                  .ledger = id,
                  .missing = stretch.missing,
@@ -276,21 +328,16 @@ void Timeline::Impl::Rings::play_item(Cell& cell, Item const& item) {
 void Timeline::Impl::Rings::play_note(Event const& event) {
   TimelineNote note;
   note.kind = event.kind;
-  auto const is_about_all = event.is_log_line() || event.kind == EventKind::mark || event.kind == EventKind::thread_attach ||
-                            event.kind == EventKind::thread_detach;
-  if (!is_about_all) {
+  if (!is_about_all(event)) {
     auto const found = cells_.find(event.ledger());
     if (found != cells_.end()) {
       auto const& cell = found->second;
       note.ledger = is_earlier(cell, event.ticks) ? cell.earlier : cell.now;
-    } else if (impl_.options.manager || impl_.options.device) {
-      return;  // of one that was not asked for
     }
     note.tag = impl_.texts.tag_of(event.tag());
   }
   note.time_ns = impl_.since_start(event.ticks);
   note.thread = event.thread();
-  std::string name;
   using enum EventKind;
   switch (event.kind) {
     case refusal:
@@ -299,11 +346,10 @@ void Timeline::Impl::Rings::play_note(Event const& event) {
     case hook_begin:
     case hook_end:
     case hook_skip:
-    case hook_overrun: name = impl_.texts.label(event.hook()); break;
-    case mark: name = impl_.texts.label(static_cast<std::uint32_t>(event.words[6])); break;
+    case hook_overrun: note.name = impl_.texts.kept(impl_.texts.label(event.hook())); break;
+    case mark: note.name = impl_.texts.kept(impl_.texts.label(static_cast<std::uint32_t>(event.words[6]))); break;
     default: break;
   }
-  note.name = name;
   note.event = &event;
   if (has_tail(event.kind)) {
     auto const tail = tails_.find(record_key(event.lane, event.number + 1));

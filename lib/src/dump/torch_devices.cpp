@@ -51,6 +51,12 @@ std::uint32_t TorchDevices::place_of(std::uint32_t ledger) {
   return devices_[of_ledger_[ledger]].place;
 }
 
+std::optional<std::uint32_t> TorchDevices::place_of_ordinal(std::int64_t ordinal) {
+  deal();
+  auto const device = std::ranges::find(devices_, ordinal, &Device::ordinal);
+  return device == devices_.end() ? std::nullopt : std::optional{device->place};
+}
+
 std::uint32_t TorchDevices::first() {
   deal();
   auto const least = std::ranges::min_element(devices_, {}, &Device::place);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ public:
   void add(TimelineLedger const& ledger);
   /// Of a ledger that was added, by its id.
   [[nodiscard]] std::uint32_t place_of(std::uint32_t ledger);
+  /// Of the device with this ordinal; absent: no ledger of it was added.
+  [[nodiscard]] std::optional<std::uint32_t> place_of_ordinal(std::int64_t ordinal);
   /// Places up to and with this one are not dealt out any more.
   void close(std::uint32_t place) noexcept { first_free_ = place + 1; }
   /// Smallest place that was dealt out, 0 without any.

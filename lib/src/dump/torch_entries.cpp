@@ -109,10 +109,13 @@ void TorchWriter::write_annotations() {
   pickle_.key("external_annotations");
   pickle_.begin_list();
   for (auto const& annotation : annotations_) {
+    auto const device =
+        is_history_ ? devices_.place_of_ordinal(annotation.device) : static_cast<std::uint32_t>(annotation.device);
+    if (!device) continue;  // of one that was not asked for
     pickle_.begin_dict();
     pickle_.member("stage", annotation.begins ? "START" : "END");
     pickle_.member("name", annotation.name);
-    pickle_.member("device", annotation.device);
+    pickle_.member("device", *device);
     pickle_.member("time_us", annotation.time_us);
     pickle_.end_dict();
   }

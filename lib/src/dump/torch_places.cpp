@@ -29,7 +29,8 @@ std::optional<std::uint64_t> TorchPlaces::add(TorchPlaced block) {
     auto const place = add_elsewhere(block);
     if (place) {
       ++moved_count_;
-      moved_.emplace(block.address, *place);
+      block.age = age_;
+      moved_.insert(moved(block, *place));
     }
     return place;
   }
@@ -65,19 +66,15 @@ std::optional<TorchPlaces::Taken> TorchPlaces::take(std::uint32_t ledger, std::u
   };
   auto oldest = blocks_.find(address);
   if (oldest != blocks_.end() && !is_it(oldest->second)) oldest = blocks_.end();
-  auto moved = moved_.end();
-  auto const [begin, end] = moved_.empty() ? std::pair{moved_.end(), moved_.end()} : moved_.equal_range(address);
-  for (auto candidate = begin; candidate != end; ++candidate) {
-    auto const block = blocks_.find(candidate->second);
-    if (block == blocks_.end() || !is_it(block->second)) continue;
-    if (oldest != blocks_.end() && oldest->second.age < block->second.age) continue;
-    oldest = block;
-    moved = candidate;
+  if (auto const moved = moved_.lower_bound({ledger, address, bytes, 0, 0}); moved != moved_.end()) {
+    auto const block = blocks_.find(std::get<4>(*moved));
+    if (block != blocks_.end() && is_it(block->second) && (oldest == blocks_.end() || block->second.age < oldest->second.age)) {
+      oldest = block;
+    }
   }
   if (oldest == blocks_.end()) return std::nullopt;
   Taken const taken{.place = oldest->first, .block = oldest->second};
-  blocks_.erase(oldest);
-  if (moved != moved_.end()) moved_.erase(moved);
+  static_cast<void>(take_from(taken.place));
   return taken;
 }
 
@@ -86,6 +83,7 @@ std::optional<TorchPlaced> TorchPlaces::take_from(std::uint64_t place) {
   if (found == blocks_.end()) return std::nullopt;
   auto const block = found->second;
   blocks_.erase(found);
+  moved_.erase(moved(block, place));
   return block;
 }
 

@@ -5,12 +5,14 @@
 // address alone, and would take the one for the other. So a block that overlaps one that is live gets a place of its own instead, above
 // all addresses of real memory and below 2^53, up to which readers in browsers count; so does memory of which no address is known.
 //
-// Memory: proportional to the live blocks.
+// Memory: proportional to the live blocks. Cost: logarithmic in them, however many lie at one address.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 namespace headroom::dump {
 
@@ -50,12 +52,18 @@ public:
 private:
   using Blocks = std::map<std::uint64_t, TorchPlaced>;
 
+  /// Ledger, address and bytes as recorded, age, and where it lies: of those that are alike the oldest comes first.
+  using Moved = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+  [[nodiscard]] static Moved moved(TorchPlaced const& block, std::uint64_t place) noexcept {
+    return {block.ledger, block.address, block.bytes, block.age, place};
+  }
+
   /// The end of a live block that [place, place + bytes), which does not wrap, overlaps; absent: of none.
   [[nodiscard]] std::optional<std::uint64_t> overlapped_end(std::uint64_t place, std::uint64_t bytes) const;
   [[nodiscard]] std::optional<std::uint64_t> free_place(std::uint64_t bytes, std::uint64_t from, std::uint64_t end) const;
 
   Blocks blocks_{};
-  std::multimap<std::uint64_t, std::uint64_t> moved_{};  // by recorded address: where those lie that were moved
+  std::set<Moved> moved_{};
   std::uint64_t next_elsewhere_ = kElsewhere;
   std::uint64_t age_ = 0;
   std::uint64_t moved_count_ = 0;

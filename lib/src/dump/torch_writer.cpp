@@ -208,31 +208,42 @@ void TorchWriter::refuse(TimelineNote const& note) {
 
 // Spans come in pairs: an end without its begin is left out, and what never ended ends with the record.
 void TorchWriter::annotate(TimelineNote const& note) {
-  Annotation annotation{
-      .begins = true, .device = device_of(note), .time_us = to_us(note.time_ns), .thread = note.thread, .name = note.name};
-  if (note.kind == EventKind::hook_end) {
-    auto const is_it = [&](Annotation const& span) {
-      return span.thread == annotation.thread && span.device == annotation.device && span.name == annotation.name;
-    };
-    auto const begun = std::ranges::find_if(spans_.rbegin(), spans_.rend(), is_it);
-    if (begun == spans_.rend()) return;
-    annotation.name = begun->name;
-    spans_.erase(std::next(begun).base());
-    annotation.begins = false;
-    annotations_.push_back(annotation);
-    return;
+  Annotation annotation{.begins = true, .device = 0, .time_us = to_us(note.time_ns), .thread = note.thread, .name = note.name};
+  if (is_history_) {
+    // A snapshot's: what begins and what ends are marks, about no ledger. See history_source.cpp.
+    if (note.event == nullptr || note.event->words[3] == 0) return;
+    annotation.device = static_cast<std::int64_t>(note.event->words[3]) - 1;
+    return note.event->words[2] != 0 ? begin_span(annotation, true) : end_span(annotation);
   }
+  annotation.device = device_of(note);
+  if (note.kind == EventKind::hook_end) return end_span(annotation);
+  begin_span(annotation, note.kind == EventKind::hook_begin);
+}
+
+void TorchWriter::begin_span(Annotation annotation, bool has_length) {
   // With those that are still to come.
   if (annotations_.size() + spans_.size() + 2 > kMostAnnotations || spans_.size() == kMostOpenSpans) {
     ++annotations_left_out_;
     return;
   }
-  annotation.name = *span_names_.emplace(note.name).first;
+  annotation.name = *span_names_.emplace(annotation.name).first;
   annotations_.push_back(annotation);
-  if (note.kind == EventKind::hook_begin) {
+  if (has_length) {
     spans_.push_back(annotation);
     return;
   }
+  annotation.begins = false;
+  annotations_.push_back(annotation);
+}
+
+void TorchWriter::end_span(Annotation annotation) {
+  auto const is_it = [&](Annotation const& span) {
+    return span.thread == annotation.thread && span.device == annotation.device && span.name == annotation.name;
+  };
+  auto const begun = std::ranges::find_if(spans_.rbegin(), spans_.rend(), is_it);
+  if (begun == spans_.rend()) return;
+  annotation.name = begun->name;
+  spans_.erase(std::next(begun).base());
   annotation.begins = false;
   annotations_.push_back(annotation);
 }

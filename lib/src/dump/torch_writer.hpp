@@ -1,7 +1,8 @@
 // What a Timeline plays as a memory snapshot of PyTorch: a pickle that its memory_viz (the page and the module) opens.
 //
 //   device_traces         a list for each device (torch_devices.hpp says which): what happened
-//   external_annotations  runs of hooks as spans, marks as spans without length; at most kMostAnnotations
+//   external_annotations  runs of hooks as spans, marks as spans without length; those of a snapshot as they are in it, of the devices
+//                         that are shown; at most kMostAnnotations
 //   segments              what is live at the end
 //   allocator_settings    {}
 //   headroom              of what it was made, which device is which, and what the snapshot could not show
@@ -91,7 +92,7 @@ private:
   };
   struct Annotation {
     bool begins = false;
-    std::uint32_t device = 0;
+    std::int64_t device = 0;  // its place; of a snapshot's the ordinal, whose device may come later
     std::uint64_t time_us = 0, thread = 0;
     std::string_view name{};
   };
@@ -104,6 +105,8 @@ private:
   void set_rest(std::uint32_t ledger, std::uint64_t bytes, std::uint64_t time_us);
   void refuse(TimelineNote const& note);
   void annotate(TimelineNote const& note);
+  void begin_span(Annotation annotation, bool has_length);
+  void end_span(Annotation annotation);
   void close_spans(std::uint64_t time_us);
 
   void take(std::uint32_t device, Record const& record);

@@ -42,6 +42,7 @@ public:
     ledger_.state = flight::LedgerState::open;
     ledger_.generation = 1;
     tags_.push_back({});
+    peak_of_.push_back(peaks_);
     if (format == TraceFormat::rmm_csv) return;
     ledger_.name = "device " + std::to_string(device);
     ledger_.device_ordinal = device;
@@ -56,11 +57,17 @@ public:
   [[nodiscard]] Event allocate(TraceEvent const& record, std::uint32_t tag, std::uint32_t site, std::uint64_t records) {
     ledger_.allocated += record.bytes;
     ++ledger_.counters.allocations;
-    if (tag >= tags_.size()) tags_.resize(tag + 1);
+    if (tag >= tags_.size()) {
+      tags_.resize(tag + 1);
+      peak_of_.resize(tag + 1, peaks_);
+    }
+    keep_peak(tag);
     tags_[tag].bytes += record.bytes;
     ++tags_[tag].allocations;
-    is_new_peak_ = is_new_peak_ || ledger_.allocated > ledger_.peak;
-    ledger_.peak = std::max(ledger_.peak, ledger_.allocated);
+    if (ledger_.allocated > ledger_.peak) {
+      ledger_.peak = ledger_.allocated;
+      ++peaks_;
+    }
     flight::LiveAllocation live;
     live.stream = record.stream;
     live.ticks = ticks_;
@@ -78,7 +85,7 @@ public:
   [[nodiscard]] std::optional<Event> release(TraceEvent const& record, std::uint64_t records) {
     auto taken = live_.take(record.pointer, record.bytes);
     if (!taken) return std::nullopt;
-    keep_peak();
+    keep_peak(taken->value.tag);
     ledger_.allocated -= taken->bytes;
     ++ledger_.counters.frees;
     auto& tag = tags_[taken->value.tag];
@@ -114,7 +121,7 @@ public:
       auto tag = tags_[id];
       tag.id = id;
       tag.name = names.tag(id);
-      if (is_new_peak_) tag.at_peak_bytes = tag.bytes;
+      if (peak_of_[id] != peaks_) tag.at_peak_bytes = tag.bytes;
       if (id == 0 || tag.bytes != 0 || tag.at_peak_bytes != 0) ledger.tags.push_back(std::move(tag));
     }
     std::ranges::sort(ledger.tags, [](flight::TagSnapshot const& a, flight::TagSnapshot const& b) {
@@ -128,10 +135,9 @@ public:
 private:
   std::uint64_t next_word() noexcept { return (++number_ << flight::kBytesBits) | ledger_.allocated; }
 
-  /// Put off until something is given back: a growing history would copy at every record.
-  void keep_peak() {
-    if (!std::exchange(is_new_peak_, false)) return;
-    for (auto& tag : tags_) tag.at_peak_bytes = tag.bytes;
+  /// What a tag holds has not changed since the last peak, and now it will. Tag by tag, since a history may have as many tags as peaks.
+  void keep_peak(std::uint32_t tag) {
+    if (std::exchange(peak_of_[tag], peaks_) != peaks_) tags_[tag].at_peak_bytes = tags_[tag].bytes;
   }
 
   [[nodiscard]] Event operation(EventKind kind, std::uint64_t address, std::uint64_t bytes, flight::LiveAllocation const& block,
@@ -154,7 +160,8 @@ private:
   std::uint32_t device_;
   flight::LedgerSnapshot ledger_;          // without its tags
   std::vector<flight::TagSnapshot> tags_;  // by id
-  bool is_new_peak_ = false;               // not yet in their at_peak_bytes
+  std::vector<std::uint64_t> peak_of_;  // by id: the number of the peak that at_peak_bytes is of; an older one: not changed since
+  std::uint64_t peaks_ = 0;             // so far
   Live live_;
   std::uint64_t number_ = 0;
   std::uint64_t ticks_ = 1;
@@ -231,6 +238,16 @@ public:
     auto const place = event.number - before_batch_ - 1;  // wraps for what is older
     return event.kind != EventKind::mark && place < batch_.size() ? std::optional{batch_[place].stream} : std::nullopt;
   }
+  [[nodiscard]] std::optional<std::uint64_t> first_ticks() const override {
+    auto const devices = reader_.devices();
+    auto const* const snapshot = reader_.snapshot();
+    if (snapshot == nullptr || devices.size() < 2) return {};
+    auto first = kMaxUint64;
+    for (auto const& beginning : snapshot->beginnings) {
+      if (std::ranges::find(devices, beginning.device) != devices.end()) first = std::min(first, ticks_of(beginning.time_us));
+    }
+    return first;
+  }
   [[nodiscard]] std::uint64_t thread_id(std::uint32_t thread) const override {
     auto const ids = reader_.thread_ids();
     return thread < ids.size() ? ids[thread] : thread;
@@ -298,6 +315,7 @@ private:
       event.words[0] = (std::uint64_t{static_cast<std::uint8_t>(EventKind::mark)} << 56U) | next_mark_;
       event.words[1] = then;
       event.words[2] = annotation.begins ? 1 : 0;
+      event.words[3] = annotation.device + std::uint64_t{1};
       event.words[6] = HistoryNames::mark_id(place);
       events.push_back(event);
     }

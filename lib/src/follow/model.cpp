@@ -167,7 +167,8 @@ void Model::for_each_stretch(std::uint32_t ledger, std::function<void(PastStretc
                           .new_owner = segment.is_new_owner,
                           .missing = segment.missing,
                           .allocated = chunk.keyframes.front().sums.allocated,
-                          .live = {}};
+                          .live = {},
+                          .is_whole = segment.is_whole};
       stretch.live.reserve(chunk.base.size());
       for (auto const& block : chunk.base) stretch.live.push_back(impl_->to_live_block(block));
       begin(stretch);

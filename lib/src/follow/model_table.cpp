@@ -68,7 +68,12 @@ void Model::Impl::begin(std::uint32_t cell, Track& track, std::uint64_t alloc_wo
     ++track.gaps;
     track.missing += missing;
   }
-  LedgerPast::Start start{.ticks = first.ticks, .allocated = allocated, .missing = missing, .looked_ticks = 0, .live = {}};
+  LedgerPast::Start start{.ticks = first.ticks,
+                          .allocated = allocated,
+                          .missing = missing,
+                          .looked_ticks = 0,
+                          .is_whole = whole || allocated == 0,
+                          .live = {}};
   auto const* const book = book_of(cell);
   start.from_birth = !track.past.has_segment() && number == 1 && allocated == 0 && never_wrapped(book);
   // With another gap behind it, blocks that were freed in that one are not known, and the look at the table is left to the last.

@@ -86,6 +86,7 @@ void LedgerPast::begin_segment(Start start) {
   segment.number = next_segment_++;
   segment.from_birth = start.from_birth;
   segment.missing = start.missing;
+  segment.is_whole = start.is_whole;
   segment.begin_ticks = start.from_birth ? 0 : start.ticks;
   segments_.push_back(segment);
   live_ = {};

@@ -93,6 +93,7 @@ struct Segment {
   std::uint64_t missing = 0;      // operations lost before it, modulo 2^20; 0 = not known
   std::uint64_t begin_ticks = 0;  // of its first step, or of the look at the live table
   bool continues = false;         // no gap before it: only the peak was reset, or another owner began
+  bool is_whole = true;           // the live table was read for its base, or there was nothing to find in it
   bool is_new_owner = false;      // the ledger's cell was reopened here: nothing before it is this owner's
   // Where the books' peak was reached. `candidate`: as read at the last poll, and not judged yet.
   enum class PeakWas : std::uint8_t { unknown, before, within };
@@ -123,6 +124,7 @@ public:
     std::uint64_t missing = 0;
     bool from_birth = false;
     std::uint64_t looked_ticks = 0;  // when the live table was read, 0 = it was not
+    bool is_whole = true;            // `live` is all that had a slot in it
     std::vector<Block> live;
   };
   void begin_segment(Start start);

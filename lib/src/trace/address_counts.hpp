@@ -1,9 +1,12 @@
 // headroom: a small number for each of many addresses.
 //
 // An open hash table without removal, 16 bytes a place: what a walk over a history needs to know of every address that it has seen is
-// several times smaller than in a map of nodes. Thread safety: none. Memory: 16 to 64 bytes for each different address.
+// several times smaller than in a map of nodes. Each table has a seed of its own, so that a file cannot choose addresses that all belong
+// in one place. Thread safety: none. Memory: 16 to 64 bytes for each different address.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +35,17 @@ public:
 
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 
+  /// Most places in a row that are used, which is the longest search, for tests. Linear.
+  [[nodiscard]] std::size_t longest_run() const noexcept {
+    std::size_t longest = 0;
+    std::size_t run = 0;
+    for (auto const& place : places_) {
+      run = place.is_used ? run + 1 : 0;
+      longest = std::max(longest, run);
+    }
+    return longest;
+  }
+
 private:
   struct Place {
     std::uint64_t address = 0;
@@ -42,7 +56,11 @@ private:
   /// The one with `address`, or where it belongs.
   [[nodiscard]] Place& place_of(std::uint64_t address) noexcept {
     auto const mask = places_.size() - 1;
-    auto at = static_cast<std::size_t>(address * 0x9E37'79B9'7F4A'7C15U >> 20U) & mask;
+    // The finaliser of MurmurHash3: without the seed nobody can tell which addresses it brings together.
+    auto hash = address ^ seed_;
+    hash = (hash ^ hash >> 33U) * 0xFF51'AFD7'ED55'8CCDU;
+    hash = (hash ^ hash >> 33U) * 0xC4CE'B9FE'1A85'EC53U;
+    auto at = static_cast<std::size_t>(hash ^ hash >> 33U) & mask;
     while (places_[at].is_used && places_[at].address != address) at = (at + 1) & mask;
     return places_[at];
   }
@@ -50,6 +68,9 @@ private:
   void grow() {
     std::vector<Place> old(places_.empty() ? 64 : places_.size() * 2);
     old.swap(places_);
+    // Of where the system put the table, and when: both change from run to run, and from table to table.
+    auto const when = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    seed_ = (seed_ ^ reinterpret_cast<std::uintptr_t>(places_.data())) * 0x9E37'79B9'7F4A'7C15U + when;
     for (auto const& place : old) {
       if (place.is_used) place_of(place.address) = place;
     }
@@ -57,6 +78,7 @@ private:
 
   std::vector<Place> places_;  // a power of two of them, at most half of them used
   std::size_t used_ = 0;
+  std::uint64_t seed_ = 0;
 };
 
 }  // namespace headroom::trace

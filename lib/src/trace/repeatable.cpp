@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace headroom::trace {
@@ -63,7 +64,20 @@ struct TemporaryFile {
 }  // namespace
 
 Repeatable::Repeatable(std::shared_ptr<OpenFile const> file, std::uint64_t begin, TraceCompression compression, std::string name)
-    : file_{std::move(file)}, begin_{begin}, compression_{compression}, name_{std::move(name)} {}
+    : file_{std::move(file)}, begin_{begin}, compression_{compression}, name_{std::move(name)}, version_{version()} {}
+
+Repeatable::Version Repeatable::version() const noexcept {
+  constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+  struct stat status{};
+  if (::fstat(file_->descriptor(), &status) != 0) return {};
+  return {.size = status.st_size, .modified_ns = status.st_mtim.tv_sec * kNsPerSecond + status.st_mtim.tv_nsec};
+}
+
+Result<void> Repeatable::unchanged() const {
+  if (version() == version_) return {};
+  return fail(ErrorKind::io, Layer::request,
+              name_ + ": was changed while it was read; expected a snapshot that nobody writes to any more");
+}
 
 Result<Repeatable> Repeatable::from(OpenedSource source, std::string name) {
   if (source.begin) return Repeatable{std::move(source.file), *source.begin, source.compression, std::move(name)};
@@ -81,6 +95,9 @@ Result<Repeatable> Repeatable::from(OpenedSource source, std::string name) {
   return Repeatable{std::move(copy->file), 0, TraceCompression::none, std::move(name)};
 }
 
-Result<std::unique_ptr<ByteSource>> Repeatable::read_again() const { return source_from(file_, begin_, compression_, name_); }
+Result<std::unique_ptr<ByteSource>> Repeatable::read_again() const {
+  if (auto const same = unchanged(); !same) return tl::unexpected{same.error()};
+  return source_from(file_, begin_, compression_, name_);
+}
 
 }  // namespace headroom::trace

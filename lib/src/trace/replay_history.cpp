@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -192,37 +193,37 @@ private:
   return holders;
 }
 
-}  // namespace
-
-std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
-  Holders holders{*data_, tags};
-  auto at_peak = holders.now();
-  std::uint64_t live = 0;
-  std::uint64_t peak = 0;
-  auto is_new_peak = false;  // the copy is put off to the first free after it, else a growing history copies at every step
-  for (auto const& step : data_->steps) {
-    if (step.what() == StepAction::allocate) {
-      holders.allocate(step);
-      live += step.bytes;
-      is_new_peak = is_new_peak || live > peak;
-      peak = std::max(peak, live);
-    } else if (step.what() == StepAction::free) {
-      if (std::exchange(is_new_peak, false)) at_peak = holders.now();
-      holders.free(step);
-      live -= step.bytes;
-    }
-  }
-  if (is_new_peak) at_peak = holders.now();
-  return largest_first(std::move(at_peak));
-}
-
-std::vector<TraceHolder> TraceHistory::holders_at_end(ReplayTags tags) const {
-  Holders holders{*data_, tags};
-  for (auto const& step : data_->steps) {
+/// Largest first.
+[[nodiscard]] std::vector<TraceHolder> holders_after(TraceHistory::Data const& data, ReplayTags tags, std::size_t steps) {
+  Holders holders{data, tags};
+  for (auto const& step : std::span{data.steps}.first(steps)) {
     if (step.what() == StepAction::allocate) holders.allocate(step);
     if (step.what() == StepAction::free) holders.free(step);
   }
   return largest_first(holders.now());
+}
+
+}  // namespace
+
+std::vector<TraceHolder> TraceHistory::holders_at_peak(ReplayTags tags) const {
+  // First the place of the peak, by sums alone: what all tags hold, copied at each peak so far, would be tags times steps.
+  std::uint64_t live = 0;
+  std::uint64_t peak = 0;
+  std::size_t steps_to_peak = 0;
+  for (std::size_t i = 0; i < data_->steps.size(); ++i) {
+    auto const& step = data_->steps[i];
+    if (step.what() == StepAction::free) live -= step.bytes;
+    if (step.what() != StepAction::allocate) continue;
+    live += step.bytes;
+    if (live <= peak) continue;
+    peak = live;
+    steps_to_peak = i + 1;
+  }
+  return holders_after(*data_, tags, steps_to_peak);
+}
+
+std::vector<TraceHolder> TraceHistory::holders_at_end(ReplayTags tags) const {
+  return holders_after(*data_, tags, data_->steps.size());
 }
 
 }  // namespace headroom

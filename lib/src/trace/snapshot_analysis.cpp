@@ -140,6 +140,7 @@ SnapshotOutline SnapshotAnalysis::finish(Value const& root) {
     }
     auto const has_records = device.has_allocations || completes || device.has_free_requests || !from_before.empty();
     if (!has_records) continue;
+    state_.beginnings.push_back({.device = number, .time_us = device.first_time_us});
     outline.devices.emplace(
         number,
         DeviceOutline{.completes = completes, .first_time_us = device.first_time_us, .from_before = std::move(from_before)});

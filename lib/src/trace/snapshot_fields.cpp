@@ -31,6 +31,11 @@ constexpr std::size_t kMostAnnotationBytes = 256;
   return std::nullopt;
 }
 
+/// With keys that may be gone through: a dict that is referred to again costs two bytes of a file, whatever stands in it.
+[[nodiscard]] bool is_small_dict(Value const& value) noexcept {
+  return value.is(Type::dict) && value.entries().size() <= SnapshotFields::kMostKeys;
+}
+
 /// What stood there, for messages; of a text its beginning.
 [[nodiscard]] std::string shown(Value const& value) {
   if (value.is(Type::text)) return "the text " + in_quotes(value.text(), 40);
@@ -59,12 +64,17 @@ tl::unexpected<Error> SnapshotFields::wrong(Value const& at, std::string const& 
   return fail(ErrorKind::parse, Layer::request, file_ + ": byte " + std::to_string(at.offset()) + ": " + what);
 }
 
+tl::unexpected<Error> SnapshotFields::wrong_dict(Value const& at, std::string const& where, std::string_view expected) const {
+  if (!at.is(Type::dict)) return wrong(at, where + ": " + std::string{kind_of(at)} + "; expected " + std::string{expected});
+  return wrong(at,
+               where + ": has " + std::to_string(at.entries().size()) + " keys; expected at most " + std::to_string(kMostKeys));
+}
+
 // ── entries ──
 
 Result<EntryFields> SnapshotFields::entry(Value const& value, EntryPlace const& place) const {
-  if (!value.is(Type::dict)) {
-    return wrong(value, name_of(place) + ": " + std::string{kind_of(value)} + "; expected a dict with an 'action'");
-  }
+  if (!is_small_dict(value)) [[unlikely]]
+    return wrong_dict(value, name_of(place), "a dict with an 'action'");
   EntryFields fields;
   Value const* action = nullptr;
   for (auto const& [key, field] : value.entries()) {
@@ -142,7 +152,7 @@ std::uint32_t SnapshotFields::site(Value const* frames) {
 }
 
 std::uint32_t SnapshotFields::frame(Value const& value) {
-  if (!value.is(Type::dict)) return 0;  // asked first: the notes of lists are ids of stacks
+  if (!is_small_dict(value)) return 0;  // asked first: the notes of lists are ids of stacks
   if (auto const known = value.note(); known != 0) return known - 1;
   std::string_view file;
   std::string_view function;
@@ -165,7 +175,7 @@ std::uint32_t SnapshotFields::frame(Value const& value) {
 
 Result<TorchSegment> SnapshotFields::segment(Value const& value, std::uint64_t number) {
   auto const where = "segment " + std::to_string(number);
-  if (!value.is(Type::dict)) return wrong(value, where + ": " + std::string{kind_of(value)} + "; expected a dict with 'blocks'");
+  if (!is_small_dict(value)) return wrong_dict(value, where, "a dict with 'blocks'");
   Value const* address = nullptr;
   Value const* bytes = nullptr;
   Value const* blocks = nullptr;
@@ -205,6 +215,13 @@ Result<TorchSegment> SnapshotFields::segment(Value const& value, std::uint64_t n
   segment.address = *at;
   segment.bytes = *size;
   auto next_address = segment.address;
+  auto const parts = checked_add(blocks->items().size(), 1).value_or(kMaxUint64);
+  if (parts > most_blocks_ - blocks_) {
+    return wrong(*blocks, where + ": has " + std::to_string(blocks->items().size()) + " blocks, after " +
+                              std::to_string(blocks_) + " segments and blocks before it; expected at most " +
+                              std::to_string(most_blocks_) + " together");
+  }
+  blocks_ += parts;
   segment.blocks.reserve(blocks->items().size());
   for (auto const& item : blocks->items()) {
     auto const where_it_is = where + ", block " + std::to_string(segment.blocks.size() + 1);
@@ -220,7 +237,7 @@ Result<TorchSegment> SnapshotFields::segment(Value const& value, std::uint64_t n
 }
 
 Result<TorchBlock> SnapshotFields::block(Value const& value, std::string const& where, std::uint64_t next_address) {
-  if (!value.is(Type::dict)) return wrong(value, where + ": " + std::string{kind_of(value)} + "; expected a dict");
+  if (!is_small_dict(value)) return wrong_dict(value, where, "a dict");
   Value const* address = nullptr;
   Value const* bytes = nullptr;
   Value const* requested = nullptr;
@@ -238,7 +255,7 @@ Result<TorchBlock> SnapshotFields::block(Value const& value, std::string const& 
       case Word::user_metadata: tagged.metadata = &field; break;
       case Word::history:
         // Of 2023: what the block was used for, the newest first.
-        if (field.items().empty()) break;
+        if (field.items().empty() || !is_small_dict(field.items().front())) break;
         if (auto const* const size = field.items().front().find("real_size"); size != nullptr && requested == nullptr)
           requested = size;
         if (auto const* const then = field.items().front().find("frames"); then != nullptr && frames == nullptr) frames = then;
@@ -274,6 +291,7 @@ Result<TorchBlock> SnapshotFields::block(Value const& value, std::string const& 
 }
 
 std::optional<TorchAnnotation> SnapshotFields::annotation(Value const& value) {
+  if (!is_small_dict(value)) return std::nullopt;
   auto const* const stage = value.find("stage");
   auto const* const name = value.find("name");
   if (stage == nullptr || name == nullptr || !name->is(Type::text)) return std::nullopt;

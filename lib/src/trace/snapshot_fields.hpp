@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <headroom/error.hpp>
 #include <headroom/torch_snapshot.hpp>
@@ -40,7 +41,12 @@ struct EntryFields {
 /// Makes what is needed of a snapshot's values; keeps the file's name for messages.
 class SnapshotFields {
 public:
-  SnapshotFields(std::string const& file, SnapshotNames& names) : file_{file}, names_{names} {}
+  /// What stands in a pickle once may be referred to from everywhere: these bound what is made of it.
+  static constexpr std::size_t kMostKeys = 256;                          ///< of an entry, segment, block, frame or annotation
+  static constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 22U;  ///< of all segments, each of which counts as one too
+
+  SnapshotFields(std::string const& file, SnapshotNames& names, std::uint64_t most_blocks = kMostBlocks)
+      : file_{file}, names_{names}, most_blocks_{most_blocks} {}
 
   // Entries. Errors: parse.
   [[nodiscard]] Result<EntryFields> entry(pickle::Value const& value, EntryPlace const& place) const;
@@ -65,10 +71,15 @@ private:
   [[nodiscard]] Result<TorchBlock> block(pickle::Value const& value, std::string const& where, std::uint64_t next_address);
   [[nodiscard]] Result<std::uint64_t> number_in(pickle::Value const* value, Word key, pickle::Value const& within,
                                                 std::string const& where) const;
+  /// Of what is no dict, or one of too many keys.
+  [[nodiscard]] tl::unexpected<Error> wrong_dict(pickle::Value const& at, std::string const& where,
+                                                 std::string_view expected) const;
   [[nodiscard]] std::uint32_t frame(pickle::Value const& value);
 
   std::string const& file_;
   SnapshotNames& names_;
+  std::uint64_t most_blocks_;
+  std::uint64_t blocks_ = 0;  // made so far, and segments
 };
 
 /// "a text", "nothing", for messages.

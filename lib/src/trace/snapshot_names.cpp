@@ -26,6 +26,12 @@ constexpr std::size_t kBytesBesideName = 48;
   return (is_long ? std::string{kEllipsis} : std::string{}) + valid_utf8(whole, kMost);
 }
 
+/// Of a text of up to 1 MiB as much as printable_end() looks at, and knows to be too long: the rest need not be copied or compared.
+[[nodiscard]] std::string_view end_of(std::string_view text) noexcept {
+  constexpr auto kMost = SnapshotNames::kMostTextBytes * 2;
+  return text.size() > kMost ? text.substr(text.size() - kMost) : text;
+}
+
 [[nodiscard]] std::uint64_t hash_of(std::span<std::uint32_t const> frames) noexcept {
   std::uint64_t hash = 0xCBF2'9CE4'8422'2325U;
   for (auto const frame : frames) hash = (hash ^ frame) * 0x9E37'79B9'7F4A'7C15U ^ hash >> 29U;
@@ -36,6 +42,7 @@ constexpr std::size_t kBytesBesideName = 48;
 
 std::uint32_t SnapshotNames::number_of(std::string_view whole) {
   if (whole.empty()) return 0;
+  whole = end_of(whole);
   auto const found = numbers_.find(whole);
   if (found != numbers_.end()) return found->second;
   auto kept = printable_end(whole);
@@ -64,6 +71,8 @@ std::uint32_t SnapshotNames::add(Name name) {
 }
 
 std::uint32_t SnapshotNames::frame(std::string_view file, std::uint64_t line, std::string_view function) {
+  file = end_of(file);
+  function = end_of(function);
   std::string whole;
   whole.reserve(file.size() + function.size() + 24);
   whole = file;

@@ -51,7 +51,10 @@ Result<void> SnapshotReader::begin(OpenedSource source) {
 void SnapshotReader::fill_batch() {
   while (walk_ && events().empty() && !stopped()) {
     auto const more = walk_->advance();
-    if (!more) {
+    // Before anything else that came of it: entries of another file than the one that was analysed are none.
+    if (auto const same = more && *more ? Result<void>{} : file_->unchanged(); !same) {
+      stop(same.error());
+    } else if (!more) {
       stop(more.error());
     } else if (!*more) {
       begin_devices_to(std::numeric_limits<std::uint64_t>::max());

@@ -1,8 +1,9 @@
 // headroom: a memory snapshot of PyTorch as records.
 //
 // The file is read three times: for the references within the pickle (pickle::scan), for what must be known before the first record
-// (SnapshotAnalysis), both when it is opened, and for the records. Memory therefore follows what is live and what is shared, and not
-// the length of the history. Thread safety: one thread at a time.
+// (SnapshotAnalysis), both when it is opened, and for the records. Memory therefore follows what is live, how many addresses there are,
+// and what later entries still refer to; of the length of the history it has the few bits of pickle::Reuse for each entry. What 255
+// entries or more share, such as a frame, stays to the end. Thread safety: one thread at a time.
 #pragma once
 
 #include <memory>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/checked.hpp"
+
 namespace headroom {
 
 std::string_view to_string(TorchBlockState state) noexcept {
@@ -14,6 +16,13 @@ std::string_view to_string(TorchBlockState state) noexcept {
   return "unknown";
 }
 
+namespace {
+
+/// A file may say of segments what no memory has; 2^64 - 1 is what a sum beyond that shows.
+void add_up_to_most(std::uint64_t& sum, std::uint64_t bytes) noexcept { sum = checked_add(sum, bytes).value_or(kMaxUint64); }
+
+}  // namespace
+
 std::vector<TorchCacheFigures> cache_figures(TorchSnapshot const& snapshot) {
   std::map<std::uint32_t, TorchCacheFigures> by_device;
   std::map<std::uint32_t, std::uint64_t> inactive_bytes;
@@ -21,17 +30,17 @@ std::vector<TorchCacheFigures> cache_figures(TorchSnapshot const& snapshot) {
     auto& figures = by_device[segment.device];
     figures.device = segment.device;
     ++figures.segments;
-    figures.reserved_bytes += segment.bytes;
+    add_up_to_most(figures.reserved_bytes, segment.bytes);
     for (auto const& block : segment.blocks) {
       if (block.state == TorchBlockState::inactive) {
         ++figures.inactive_blocks;
-        inactive_bytes[segment.device] += block.bytes;
+        add_up_to_most(inactive_bytes[segment.device], block.bytes);
         figures.largest_inactive_bytes = std::max(figures.largest_inactive_bytes, block.bytes);
         continue;
       }
       ++figures.active_blocks;
-      figures.active_bytes += block.bytes;
-      if (block.state == TorchBlockState::active_allocated) figures.allocated_bytes += block.bytes;
+      add_up_to_most(figures.active_bytes, block.bytes);
+      if (block.state == TorchBlockState::active_allocated) add_up_to_most(figures.allocated_bytes, block.bytes);
     }
   }
   std::vector<TorchCacheFigures> all;

@@ -61,6 +61,18 @@ TEST(ConvertChrome, a_counter_that_comes_later_begins_at_time_0_with_nothing) {
   EXPECT_EQ(counter_of(trace, "main cache tag_bytes"), (Values{{0, 0}, {2, 50}}));
 }
 
+TEST(ConvertChrome, lost_records_are_told_at_the_end) {
+  auto const script = make_script();
+  script->allocate(1'000, 16, 100, 1);
+  script->record = false;
+  script->allocate(1'500, 32, 1, 1);
+  script->record = true;
+  script->lost = 1;
+  script->allocate(3'000, 48, 1, 1);
+  auto const trace = json::parse(converted(source_of(script), ConvertFormat::chrome));
+  EXPECT_EQ(events_of(trace, "i"), (Lines{"1 operation missing@2000", "1 records lost@2000"}));
+}
+
 TEST(ConvertChrome, hooks_and_waits_are_slices_that_nest) {
   auto const script = make_script();
   auto refusal = script->event(EventKind::refusal, 1'000, 1);
@@ -246,6 +258,70 @@ TEST(ConvertCsv, an_address_may_wander_from_manager_to_manager) {
   script->book(1).name = "other";
   script->allocate(1'100, 16, 7);
   EXPECT_NE(converted(source_of(script), ConvertFormat::csv).find("allocate,0x10,7"), std::string::npos);
+}
+
+TEST(ConvertCsv, a_block_from_before_comes_when_it_was_allocated) {
+  auto const script = make_script();
+  script->allocate(1'000, 16, 100);
+  script->free(1'050, 16, 100);
+  script->ledger = 1;
+  script->book(1).name = "other";
+  script->record = false;
+  script->allocate(3'100, 16, 7);  // by the table, after the other had gone
+  script->record = true;
+  script->allocate(5'000, 32, 1);
+  EXPECT_EQ(converted(source_of(script), ConvertFormat::csv),
+            "Thread,Time,Action,Pointer,Size,Stream\n"
+            "7,00:16:40.000001,allocate,0x10,100,0x0\n"
+            "7,00:16:40.000001,free,0x10,100,0x0\n"
+            "7,00:16:40.000003,allocate,0x10,7,0x0\n"
+            "7,00:16:40.000005,allocate,0x20,1,0x0\n");
+}
+
+/// The first manager's block goes in a gap or stays, while the second one has its address.
+std::shared_ptr<Script> two_managers_and_a_gap(bool is_freed_in_gap) {
+  auto script = make_script();
+  script->book(1).name = "other";
+  script->allocate(1'000, 16, 100);
+  script->record = false;
+  is_freed_in_gap ? script->free(1'500, 16, 100) : script->allocate(1'500, 48, 3);
+  script->record = true;
+  script->ledger = 1;
+  script->allocate(3'000, 16, 7);
+  script->ledger = 0;
+  script->allocate(5'000, 32, 1);
+  return script;
+}
+
+TEST(ConvertCsv, a_block_that_went_in_a_gap_is_gone_where_another_manager_has_its_address) {
+  EXPECT_EQ(converted(source_of(two_managers_and_a_gap(true)), ConvertFormat::csv),
+            "Thread,Time,Action,Pointer,Size,Stream\n"
+            "7,00:16:40.000001,allocate,0x10,100,0x0\n"
+            "7,00:16:40.000003,free,0x10,100,0x0\n"
+            "7,00:16:40.000003,allocate,0x10,7,0x0\n"
+            "7,00:16:40.000005,allocate,0x20,1,0x0\n");
+  EXPECT_NE(conversion_error(source_of(two_managers_and_a_gap(false)), ConvertFormat::csv).message.find("'main' and 'other'"),
+            std::string::npos);
+}
+
+TEST(ConvertCsv, a_pause_of_more_than_a_day_comes_back) {
+  const HistoryFile file{
+      "1,86399000000,allocate,0x10,1,0x0\n"
+      "1,86401000000,allocate,0x20,1,0x0\n"  // past midnight: a reader adds the day
+      "1,190000000000,free,0x10,1,0x0\n"     // more than a day later
+      "1,190000000001,free,0x20,1,0x0\n"};
+  auto const text = converted(file.source(), ConvertFormat::csv);
+  EXPECT_EQ(text,
+            "Thread,Time,Action,Pointer,Size,Stream\n"
+            "1,23:59:59.000000,allocate,0x10,1,0x0\n"
+            "1,00:00:01.000000,allocate,0x20,1,0x0\n"
+            "1,190000000000,free,0x10,1,0x0\n"
+            "1,190000000001,free,0x20,1,0x0\n");
+  const HistoryFile again{text.substr(text.find('\n') + 1)};
+  auto const summary = summarize_trace(again.path()).value();
+  EXPECT_EQ(summary.first_time_us, 86'399'000'000U);
+  EXPECT_EQ(summary.last_time_us, 190'000'000'001U);
+  EXPECT_EQ(converted(again.source(), ConvertFormat::csv), text);
 }
 
 // ── folded ──

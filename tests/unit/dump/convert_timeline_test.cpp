@@ -1,12 +1,15 @@
 // Timelines: what was live before, what is missing, what follows from it; worked out by hand. Ticks of a script are nanoseconds.
+#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "conversions.hpp"
 #include "dump/timeline.hpp"
+#include "made_snapshots.hpp"
 
 namespace headroom::test {
 namespace {
@@ -120,6 +123,61 @@ TEST(ConvertTimeline, what_a_gap_swallowed_is_assumed_where_it_ends) {
                    "1000 allocate 0:48+7 weights = 57 assumed", "1000 allocate 0:64+1 cache = 58", "1000 end of 0 = 58"}));
 }
 
+TEST(ConvertTimeline, a_block_that_is_live_before_and_after_several_gaps_stays_live) {
+  auto const script = dead_script();
+  script->allocate(1'000, 16, 100, 1);
+  script->allocate(1'100, 32, 10, 2);
+  script->record = false;
+  script->allocate(1'200, 48, 7, 2);  // live to the end: the table tells since when
+  script->free(1'300, 32, 10, 2);
+  script->record = true;
+  script->allocate(2'000, 64, 1, 2);
+  script->record = false;
+  script->allocate(2'100, 80, 20, 2);
+  script->record = true;
+  script->allocate(3'000, 96, 1, 2);
+  // Between the gaps 107 are held: 100 and 7 are known, and leave no room for the 10, which so went in the first one.
+  EXPECT_EQ(played(source_of(script)),
+            (Lines{"ledger 0 ledger 0 0", "0 allocate 0:16+100 weights = 100", "100 allocate 0:32+10 cache = 110",
+                   "1000 gap of 2 in 0 = 107", "1000 free 0:32+10 cache = 107 assumed",
+                   "1000 allocate 0:48+7 cache = 107 assumed", "1000 allocate 0:64+1 cache = 108", "2000 gap of 1 in 0 = 128",
+                   "2000 allocate 0:80+20 cache = 128 assumed", "2000 allocate 0:96+1 cache = 129", "2000 end of 0 = 129"}));
+}
+
+TEST(ConvertTimeline, what_may_have_gone_in_either_of_two_gaps_stays_while_the_ledger_holds_that_much) {
+  auto const script = dead_script();
+  script->allocate(1'000, 16, 100, 1);
+  script->allocate(1'100, 32, 10, 2);
+  script->record = false;
+  script->allocate(1'200, 48, 30, 2);
+  script->record = true;
+  script->allocate(2'000, 64, 1, 2);
+  script->record = false;
+  script->free(2'100, 16, 100, 1);
+  script->free(2'200, 48, 30, 2);
+  script->record = true;
+  script->allocate(3'000, 96, 1, 2);
+  EXPECT_EQ(played(source_of(script)),
+            (Lines{"ledger 0 ledger 0 0", "0 allocate 0:16+100 weights = 100", "100 allocate 0:32+10 cache = 110",
+                   "1000 gap of 1 in 0 = 140", "1000 allocate 0:64+1 cache = 141 unattributed 30", "2000 gap of 2 in 0 = 11",
+                   "2000 free 0:16+100 weights = 11 assumed", "2000 allocate 0:96+1 cache = 12", "2000 end of 0 = 12"}));
+}
+
+TEST(ConvertTimeline, an_earlier_owner_of_the_cell_is_not_the_manager_that_was_asked_for) {
+  auto const script = dead_script();
+  script->allocate(1'000, 16, 100, 1);
+  script->free(1'100, 16, 100, 1);
+  auto& book = script->book();
+  book.name = "B";
+  book.generation = 2;
+  book.created_ticks = 1'200;
+  book.peak = 0;
+  book.counters = {};
+  script->allocate(1'300, 32, 7, 2);
+  EXPECT_EQ(played(source_of(script), {.manager = "B", .device = {}}),
+            (Lines{"ledger 0 B 0", "0 allocate 0:32+7 cache = 7", "0 end of 0 = 7"}));
+}
+
 TEST(ConvertTimeline, blocks_that_nobody_saw_are_unattributed) {
   auto const script = dead_script();
   script->record = false;
@@ -197,6 +255,37 @@ TEST(ConvertTimeline, a_history_is_played_as_it_is_read) {
   ;
   EXPECT_EQ(played(file.source()), (Lines{"ledger 0 history 0", "0 allocate 0:16+100 = 100", "2000 note 16 ",
                                           "3000 free 0:16+100 = 0", "3000 end of 0 = 0"}));
+}
+
+TEST(ConvertTimeline, time_0_is_the_least_of_all_devices) {
+  TemporaryFolder const folder;
+  auto const path = (folder.path() / "two.pickle").string();
+  std::ofstream{path} << made::snapshot({}, {{made::entry("alloc", 16, 100, 1'000)}, {made::entry("alloc", 32, 50, 500)}});
+  EXPECT_EQ(played(follow::open_history_source(path).value()),
+            (Lines{"ledger 0 device 0 0", "500000 allocate 0:16+100 = 100", "ledger 1 device 1 0", "0 allocate 1:32+50 = 50",
+                   "500000 end of 0 = 100", "500000 end of 1 = 50"}));
+}
+
+TEST(ConvertTimeline, names_of_notes_outlive_the_play) {
+  class Names final : public dump::TimelineVisitor {
+  public:
+    void note(dump::TimelineNote const& note) override { names.push_back(note.name); }
+    std::vector<std::string_view> names;
+  };
+  auto const script = dead_script();
+  script->name(3, "a mark whose name is long enough for the heap");
+  script->name(4, "b mark whose name is long enough for the heap");
+  for (std::uint64_t id = 3; id <= 4; ++id) {
+    auto mark = script->event(EventKind::mark, 1'000 + id);
+    mark.words[6] = id;
+    script->put(mark);
+  }
+  Timeline timeline{source_of(script)};
+  Names seen;
+  ASSERT_TRUE(timeline.play(seen));
+  ASSERT_EQ(seen.names.size(), 2U);
+  EXPECT_EQ(seen.names[0], "a mark whose name is long enough for the heap");
+  EXPECT_EQ(seen.names[1], "b mark whose name is long enough for the heap");
 }
 
 TEST(ConvertTimeline, threads_and_streams_are_those_of_the_history) {

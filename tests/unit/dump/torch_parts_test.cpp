@@ -84,6 +84,32 @@ TEST(TorchPlaces, the_oldest_block_is_taken_wherever_it_lies) {
   EXPECT_TRUE(places.blocks().empty());
 }
 
+// One by one through all that lie at an address, this would be 2 · 10^10 steps, and outlast any test.
+TEST(TorchPlaces, very_many_blocks_at_one_address_are_found_at_once) {
+  constexpr std::uint64_t kBlocks = 200'000;
+  TorchPlaces places;
+  for (std::uint64_t i = 0; i < kBlocks; ++i) {
+    ASSERT_EQ(places.add({.address = 0x1000, .bytes = 100}), i == 0 ? 0x1000 : kElsewhere + (i - 1) * 512);
+  }
+  for (std::uint64_t i = 0; i < kBlocks; ++i) {
+    auto const taken = places.take(0, 0x1000, 100);
+    ASSERT_TRUE(taken);
+    ASSERT_EQ(taken->place, i == 0 ? 0x1000 : kElsewhere + (i - 1) * 512);
+  }
+  EXPECT_FALSE(places.take(0, 0x1000, 100));
+}
+
+TEST(TorchPlaces, a_moved_block_that_was_taken_by_its_place_is_not_found_again) {
+  TorchPlaces places;
+  ASSERT_EQ(places.add({.address = 0x1000, .bytes = 8}), 0x1000U);
+  ASSERT_EQ(places.add({.address = 0x1000, .bytes = 8}), kElsewhere);
+  ASSERT_EQ(places.add({.address = 0x1000, .bytes = 8}), kElsewhere + 512);
+  ASSERT_TRUE(places.take_from(kElsewhere));
+  EXPECT_EQ(places.take(0, 0x1000, 8)->place, 0x1000U);
+  EXPECT_EQ(places.take(0, 0x1000, 8)->place, kElsewhere + 512);
+  EXPECT_FALSE(places.take(0, 0x1000, 8));
+}
+
 TEST(TorchPlaces, a_block_is_its_ledgers) {
   TorchPlaces places;
   ASSERT_EQ(places.add({.address = 0x1000, .bytes = 8, .ledger = 1}), 0x1000U);
@@ -161,6 +187,15 @@ TEST(TorchDevices, alone_a_stand_in_has_its_ordinal_and_the_unknown_the_first_pl
   EXPECT_EQ(unknown.place_of(5), 0U);
   EXPECT_EQ(unknown.count(), 1U);
   EXPECT_EQ(TorchDevices{}.first(), 0U);
+}
+
+TEST(TorchDevices, an_ordinal_has_the_place_of_its_device) {
+  TorchDevices devices;
+  devices.add(ledger(0, 3, "device 3"));
+  devices.add(ledger(1, 300, "device 300"));
+  EXPECT_EQ(devices.place_of_ordinal(3), 3U);
+  EXPECT_EQ(devices.place_of_ordinal(300), 4U);
+  EXPECT_EQ(devices.place_of_ordinal(0), std::nullopt);
 }
 
 TEST(TorchDevices, who_comes_late_gets_no_place_that_was_closed) {

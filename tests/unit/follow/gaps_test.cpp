@@ -148,6 +148,32 @@ TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
   EXPECT_EQ(model.losses().gaps, 2U);
 }
 
+TEST(FollowGaps, a_stretch_says_whether_the_table_was_looked_at_for_it) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->record = false;
+  script->allocate(200, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(300, 0x3000, 40, kTag);
+  script->record = false;
+  script->free(400, 0x2000, 20, kTag);
+  script->record = true;
+  script->allocate(500, 0x4000, 80, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  std::vector<bool> are_whole;
+  std::vector<std::size_t> live;
+  model.for_each_stretch(
+      0,
+      [&](PastStretch const& stretch) {
+        are_whole.push_back(stretch.is_whole);
+        live.push_back(stretch.live.size());
+      },
+      [](Operation const&) {});
+  EXPECT_EQ(are_whole, (std::vector<bool>{true, false, true})) << "at its birth there was nothing to look for";
+  EXPECT_EQ(live, (std::vector<std::size_t>{0, 0, 2}));
+}
+
 TEST(FollowGaps, a_late_record_is_waited_for_as_long_as_patience_says) {
   auto const script = new_script();
   auto const first = script->make_allocate(100, 0x1000, 10, kTag);

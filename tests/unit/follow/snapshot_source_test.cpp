@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -195,6 +196,33 @@ TEST_F(MadeSource, more_than_a_ledger_can_hold_is_an_error_with_the_entry) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().kind, ErrorKind::overflow);
   EXPECT_THAT(done.error().message, testing::HasSubstr(": device 0, entry 2: size 1 brings"));
+}
+
+TEST_F(MadeSource, each_tag_has_what_it_held_at_the_last_of_several_peaks) {
+  auto const of = [](char const* tag) { return pickled::Fields{{"category", pickled::text(tag)}}; };
+  auto const trace = std::vector{
+      entry("alloc", 0x10, 100, 1, of("a")),  // peak 100
+      entry("alloc", 0x20, 50, 2, of("b")),   // peak 150
+      entry("free_completed", 0x10, 100, 3),  // a had 100 at that one
+      entry("alloc", 0x30, 120, 4, of("c")),  // peak 170: b 50, c 120
+      entry("free_completed", 0x20, 50, 5),   //
+      entry("alloc", 0x40, 10, 6, of("a")),   // no peak
+      entry("alloc", 0x50, 5, 7),             //
+      entry("free_completed", 0x40, 10, 8),   //
+      entry("alloc", 0x60, 35, 9, of("d")),   // 160: no peak
+  };
+  auto source = open_history_source(write(snapshot({}, {trace}))).value();
+  News news;
+  while (!news.ended) ASSERT_TRUE(source->read(news));
+  auto const books = source->ledgers();
+  ASSERT_THAT(books, SizeIs(1));
+  EXPECT_EQ(books[0].peak, 170U);
+  std::map<std::string, std::uint64_t> at_peak;
+  for (auto const& tag : books[0].tags) at_peak[tag.name] = tag.at_peak_bytes;
+  EXPECT_EQ(at_peak["a"], 0U);
+  EXPECT_EQ(at_peak["b"], 50U);
+  EXPECT_EQ(at_peak["c"], 120U);
+  EXPECT_EQ(at_peak["d"], 0U);
 }
 
 }  // namespace

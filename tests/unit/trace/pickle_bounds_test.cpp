@@ -129,13 +129,13 @@ TEST(PickleBounds, the_memo_keeps_only_what_is_fetched_again) {
   PieceSource first{content};
   auto const reuse = pickle::scan(first, "x.pickle");
   ASSERT_TRUE(reuse.has_value());
-  EXPECT_FALSE(reuse->is_fetched(1));
-  EXPECT_TRUE(reuse->is_fetched(2));
-  EXPECT_FALSE(reuse->is_fetched(3));
+  EXPECT_EQ(reuse->fetches(1), 0U);
+  EXPECT_EQ(reuse->fetches(2), 1U);
+  EXPECT_EQ(reuse->fetches(3), 0U);
   PieceSource second{content};
   Taker taker;
   pickle::Machine machine{second, "x.pickle", *reuse, taker};
-  machine.set_max_retained_bytes(16'384);  // one page of the memo, and a few texts
+  machine.set_max_retained_bytes(16'384);  // what the memo takes for one entry, and a few texts
   ASSERT_TRUE(machine.advance().has_value());
   EXPECT_EQ(machine.root().text(), "cx");
   EXPECT_EQ(machine.retained_nodes(), 1U);

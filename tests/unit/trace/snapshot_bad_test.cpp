@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <headroom/torch_snapshot.hpp>
+
 #include "histories.hpp"
 #include "made_snapshots.hpp"
 
@@ -52,6 +54,12 @@ TEST_P(BadSnapshotFile, is_named_with_byte_place_value_and_expectation) {
 /// An entry of these fields alone.
 std::string trace_of(Fields const& fields) {
   return snapshot({}, {{entry("alloc", 1, 1, 1)}, {entry("alloc", 1, 1, 1), pickled::dict(fields)}});
+}
+
+Fields many_keys(std::size_t count) {
+  Fields fields;
+  for (std::size_t i = 0; i < count; ++i) fields.emplace_back("key" + std::to_string(i), pickled::none());
+  return fields;
 }
 
 std::vector<BadSnapshot> bad_snapshots() {
@@ -120,6 +128,11 @@ std::vector<BadSnapshot> bad_snapshots() {
       {"block_of_a_mistyped_request",
        list_of_segments(segment(0, 1, 1, {block({.bytes = 1, .more = {{"requested_size", odd}}})})),
        "segment 1, block 1: 'requested_size' is the text 'twelve'; " + integer, odd},
+      {"entry_of_too_many_keys", trace_of(many_keys(257)), "device 1, entry 2: has 257 keys; expected at most 256"},
+      {"segment_of_too_many_keys", list_of_segments(pickled::dict(many_keys(300))),
+       "segment 1: has 300 keys; expected at most 256"},
+      {"block_of_too_many_keys", list_of_segments(segment(0, 1, 1, {pickled::dict(many_keys(257))})),
+       "segment 1, block 1: has 257 keys; expected at most 256"},
       {"later_segment_in_a_dict", snapshot({segment(0, 1, 1, {}), pickled::none()}, {}),
        "segment 2: None; expected a dict with 'blocks'"},
   };
@@ -127,6 +140,35 @@ std::vector<BadSnapshot> bad_snapshots() {
 
 INSTANTIATE_TEST_SUITE_P(all, BadSnapshotFile, testing::ValuesIn(bad_snapshots()),
                          [](testing::TestParamInfo<BadSnapshot> const& test) { return test.param.name; });
+
+TEST(SnapshotKeys, may_be_256_and_what_stands_among_them_counts) {
+  auto fields = many_keys(251);
+  for (auto const& [key, number] : {std::pair{"addr", 4096U}, {"size", 10U}, {"stream", 0U}, {"time_us", 1U}}) {
+    fields.emplace_back(key, pickled::integer(number));
+  }
+  fields.emplace_back("action", pickled::text("alloc"));
+  ASSERT_EQ(fields.size(), 256U);
+  TempFolder const folder;
+  auto const reader = TraceReader::open(folder.write(snapshot({}, {{pickled::dict(fields)}})));
+  EXPECT_TRUE(reader.has_value()) << reader.error().message;
+}
+
+TEST(SnapshotFigures, end_at_the_largest_number_where_a_file_says_more) {
+  constexpr auto kHalf = std::uint64_t{1} << 63U;
+  TorchSnapshot snapshot;
+  for (int i = 0; i < 2; ++i) {
+    snapshot.segments.push_back({.bytes = kHalf,
+                                 .blocks = {{.bytes = kHalf, .state = TorchBlockState::active_allocated},
+                                            {.bytes = kHalf, .state = TorchBlockState::inactive}}});
+  }
+  auto const figures = cache_figures(snapshot);
+  ASSERT_EQ(figures.size(), 1U);
+  EXPECT_EQ(figures[0].reserved_bytes, ~std::uint64_t{0});
+  EXPECT_EQ(figures[0].active_bytes, ~std::uint64_t{0});
+  EXPECT_EQ(figures[0].allocated_bytes, ~std::uint64_t{0});
+  EXPECT_EQ(figures[0].largest_inactive_bytes, kHalf);
+  EXPECT_DOUBLE_EQ(figures[0].fragmentation.value(), 0.5);
+}
 
 class NoSnapshot : public testing::Test {
 protected:

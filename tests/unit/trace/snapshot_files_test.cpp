@@ -1,5 +1,6 @@
 // Where a snapshot may come from: files, packed or not, pipes, descriptors that somebody has begun to read.
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -98,6 +99,18 @@ TEST_F(SnapshotFiles, may_be_packed) {
   auto const plain = large_snapshot();
   for (auto const& content : {plain, xz(plain), gzip(plain)}) expect_large(TraceReader::open(folder_.write(content)));
   EXPECT_EQ(TraceReader::open(folder_.write(gzip(plain)))->compression(), TraceCompression::gzip);
+}
+
+TEST_F(SnapshotFiles, that_are_written_to_between_two_passes_are_an_error_at_the_latest_at_the_end) {
+  auto const path = folder_.write(large_snapshot());
+  auto reader = TraceReader::open(path);
+  ASSERT_TRUE(reader) << reader.error().message;
+  std::ofstream{path, std::ios::app} << "x";
+  auto const summary = summarize_trace(*reader);
+  ASSERT_FALSE(summary);
+  EXPECT_EQ(summary.error().kind, ErrorKind::io);
+  EXPECT_EQ(summary.error().message,
+            path + ": was changed while it was read; expected a snapshot that nobody writes to any more");
 }
 
 TEST_F(SnapshotFiles, may_come_through_a_pipe) {

@@ -147,6 +147,7 @@ TEST_F(MadeSnapshot, devices_come_one_after_the_other_and_one_can_be_chosen) {
                           (TraceEvent{.time_us = 4, .pointer = 0x20, .bytes = 8, .device = 2, .from_before = true}),
                           (TraceEvent{allocate, 0, 4, 0x10, 2, 0, 1, 2}), (TraceEvent{free, 0, 5, 0x20, 8, 0, 2, 2}),
                           (TraceEvent{.pointer = 0x10, .bytes = 3, .device = 3, .from_before = true})));
+  reader = open(pickle);  // events_of() wrote the file anew
   auto const summary = summarize_trace(reader).value();
   EXPECT_EQ(summary.duplicate_allocations, 0U) << "an address is a device's own";
   EXPECT_EQ(summary.peak_bytes, 1U + 10U + 3U);

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "trace/address_counts.hpp"
+#include "trace/snapshot_fields.hpp"
 #include "trace/snapshot_names.hpp"
 #include "trace/snapshot_reader.hpp"
 
 #include "histories.hpp"
 #include "made_snapshots.hpp"
+#include "pickles.hpp"
 
 namespace headroom::trace {
 namespace {
@@ -28,6 +30,22 @@ using test::pickled::Opcodes;
   for (std::uint64_t i = 0; i < count; ++i) {
     trace.push_back(entry("alloc", 4096 * (i % 100 + 1), 100, i, {{"frames", i == 0 ? first : others}}));
     trace.push_back(entry("free_completed", 4096 * (i % 100 + 1), 100, i, {{"frames", others}}));
+  }
+  return snapshot({}, {trace});
+}
+
+/// Likewise, each freed by two entries that share their list of frames, as PyTorch makes them since 2.0.
+[[nodiscard]] std::string pairs_with_shared_lists(std::uint64_t count) {
+  std::vector<Opcodes> trace;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    auto const place = static_cast<std::uint32_t>(2 + i);
+    auto const frames = i == 0 ? test::pickled::list({test::pickled::remembered(frame("a.py", 1, "inner"), 0),
+                                                      test::pickled::remembered(frame("b.py", 2, "outer"), 1)})
+                               : test::pickled::list({test::pickled::again(0), test::pickled::again(1)});
+    auto const address = 4096 * (i % 100 + 1);
+    trace.push_back(entry("alloc", address, 100, i));
+    trace.push_back(entry("free_requested", address, 100, i, {{"frames", test::pickled::remembered(frames, place)}}));
+    trace.push_back(entry("free_completed", address, 100, i, {{"frames", test::pickled::again(place)}}));
   }
   return snapshot({}, {trace});
 }
@@ -53,6 +71,14 @@ TEST(SnapshotMemory, does_not_grow_with_the_history) {
   test::TempFolder const folder;
   auto const of_few = most_nodes(folder.write(pairs(1'000)), 2'000);
   auto const of_many = most_nodes(folder.write(pairs(150'000)), 300'000);
+  EXPECT_GT(of_few, 0U);
+  EXPECT_EQ(of_many, of_few) << "nodes of two shared frames, and of one batch of entries";
+}
+
+TEST(SnapshotMemory, does_not_grow_with_the_lists_that_two_entries_share) {
+  test::TempFolder const folder;
+  auto const of_few = most_nodes(folder.write(pairs_with_shared_lists(2'000)), 4'000);
+  auto const of_many = most_nodes(folder.write(pairs_with_shared_lists(100'000)), 200'000);
   EXPECT_GT(of_few, 0U);
   EXPECT_EQ(of_many, of_few) << "nodes of two shared frames, and of one batch of entries";
 }
@@ -101,6 +127,16 @@ TEST(SnapshotNames, keep_the_end_of_what_is_too_long_and_are_valid_text) {
   EXPECT_EQ(whole, "…" + accents.substr(0, 250) + "xy") << "125 characters, and the last two";
 }
 
+TEST(SnapshotNames, of_texts_of_a_mebibyte_only_the_end_counts) {
+  SnapshotNames names;
+  auto const long_path = std::string(1U << 20U, 'b') + "/file.py";
+  auto const kept = std::string{names.name_of(names.stack(std::array{names.frame(long_path, 12, "run")}))};
+  EXPECT_EQ(kept, "…" + std::string(256 - 3 - 15, 'b') + "/file.py:12 run");
+  auto const long_name = std::string(1U << 20U, 'c');
+  EXPECT_EQ(names.name_of(names.stack(std::array{names.frame("a.py", 1, long_name)})), "…" + std::string(253, 'c'));
+  EXPECT_EQ(names.name_of(names.tag(long_name)), "…" + std::string(253, 'c'));
+}
+
 TEST(SnapshotNames, know_frames_without_a_file_a_line_or_a_function) {
   SnapshotNames names;
   auto const name = [&](std::string_view file, std::uint64_t line, std::string_view function) {
@@ -126,6 +162,56 @@ TEST(AddressCounts, finds_what_was_added_among_many) {
   }
   counts.add(std::numeric_limits<std::uint64_t>::max()) = 3;
   EXPECT_EQ(*counts.find(std::numeric_limits<std::uint64_t>::max()), 3U);
+}
+
+TEST(AddressCounts, addresses_that_a_file_chooses_do_not_all_belong_in_one_place) {
+  // A multiplication by an odd number alone can be undone: these are 0, 1, 2, … times 2^44 after it, equal in all lower bits.
+  constexpr std::uint64_t kFactor = 0x9E37'79B9'7F4A'7C15U;
+  std::uint64_t inverse = kFactor;
+  for (int i = 0; i < 5; ++i) inverse *= 2 - kFactor * inverse;
+  ASSERT_EQ(inverse * kFactor, 1U);
+  AddressCounts counts;
+  for (std::uint64_t i = 0; i < 20'000; ++i) ++counts.add(inverse * (i << 44U));
+  EXPECT_EQ(counts.size(), 20'000U);
+  EXPECT_LT(counts.longest_run(), 1'000U);
+}
+
+/// The root of a pickle whose lists are all kept.
+[[nodiscard]] pickle::Value value_of(std::string const& content) {
+  class KeepAll final : public pickle::Visitor {
+    [[nodiscard]] bool takes_items_of(pickle::Path const&) override { return false; }
+    [[nodiscard]] Result<void> item(pickle::Path const&, pickle::Value const&) override { return success(); }
+  };
+  auto const open = [&] { return test::PieceSource{content}; };
+  auto first = open();
+  auto const reuse = pickle::scan(first, "x").value();
+  auto second = open();
+  KeepAll visitor;
+  pickle::Machine machine{second, "x", reuse, visitor};
+  EXPECT_FALSE(machine.advance().value());
+  return machine.root();
+}
+
+TEST(SnapshotFields, blocks_and_segments_are_bounded_together_however_often_they_are_referred_to) {
+  // One block, four times in one segment.
+  auto const one = test::pickled::remembered(test::made::block({.bytes = 1}), 0);
+  auto const again = test::pickled::again(0);
+  auto const segment = value_of(test::pickled::pickle(test::made::segment(0, 4096, 4, {one, again, again, again})));
+  std::string const file = "x";
+  SnapshotNames names;
+  SnapshotFields fields{file, names, 12};
+  EXPECT_EQ(fields.segment(segment, 1).value().blocks.size(), 4U);
+  EXPECT_EQ(fields.segment(segment, 2).value().blocks.size(), 4U);
+  auto const refused = fields.segment(segment, 3);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::parse);
+  EXPECT_EQ(refused.error().message, "x: byte " + std::to_string(segment.find("blocks")->offset()) +
+                                         ": segment 3: has 4 blocks, after 10 segments and blocks before it; expected at most 12 "
+                                         "together");
+  auto const empty = value_of(test::pickled::pickle(test::made::segment(0, 4096, 4, {})));
+  EXPECT_TRUE(fields.segment(empty, 3).has_value());
+  EXPECT_TRUE(fields.segment(empty, 4).has_value());
+  EXPECT_FALSE(fields.segment(empty, 5).has_value()) << "a segment without blocks is one too";
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace headroom::trace::pickle {
 struct Instruction {
   Opcode opcode = Opcode::stop;
   bool negative = false;     // number is a two's complement number below 0
+  bool is_first = true;      // opcodes that put a memo entry: none was put under this number before
   std::uint64_t offset = 0;  // of the opcode
   std::uint64_t number = 0;  // an integer, or the number of a memo entry
   double real = 0;

@@ -12,6 +12,7 @@ inline constexpr std::uint64_t kMaxIntegerBytes = 255;                       ///
 inline constexpr std::size_t kMaxStack = std::size_t{1} << 20U;              ///< values and marks at one time
 inline constexpr std::uint8_t kMaxDepth = 64;                                ///< containers in containers
 inline constexpr std::uint64_t kMaxMemoEntries = std::uint64_t{1} << 31U;    ///< their numbers are below 2^32
+inline constexpr std::uint64_t kMaxFetchCounts = std::uint64_t{1} << 26U;    ///< a byte each (fetch_counts.hpp)
 inline constexpr std::uint64_t kMaxContainers = std::uint64_t{1} << 31U;     ///< lists and dicts in a pickle
 inline constexpr std::uint64_t kMaxRetainedBytes = std::uint64_t{1} << 30U;  ///< of all values that are alive, and the memo
 /// More bytes behind the end than this are not counted.

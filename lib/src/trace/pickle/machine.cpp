@@ -189,13 +189,15 @@ private:
   }
 
   [[nodiscard]] bool put() {
-    if (!reuse_->is_fetched(in_.number)) return true;
-    return memo_.put(reuse_->place(in_.number), stack_.back(), store()) || refuse(Obstacle::too_much);
+    auto const fetches = reuse_->fetches(in_.number);
+    if (fetches == 0) return true;
+    // What was put before and is gone had its last fetch: nobody asks for what comes there now.
+    if (!in_.is_first && !memo_.has(in_.number)) return true;
+    return memo_.put(in_.number, stack_.back(), fetches, store()) || refuse(Obstacle::too_much);
   }
   [[nodiscard]] bool get() {
-    auto const* const value = reuse_->is_fetched(in_.number) ? memo_.get(reuse_->place(in_.number)) : nullptr;
-    if (value == nullptr) return refuse(Obstacle::other_run);
-    return fetch(*value);
+    if (!memo_.has(in_.number)) return refuse(Obstacle::other_run);
+    return fetch(memo_.fetch(in_.number, store()));
   }
   [[nodiscard]] bool fetch(Value value) {
     if (value.taken_items() != 0) {

@@ -1,9 +1,11 @@
 // headroom: reads a pickle of plain data, executes nothing, and bounds everything.
 //
 // A pickle is a program for a stack machine. Of its opcodes only those that make plain values exist here; those that import, call or
-// build are refused by their name. It is read twice. scan() checks every opcode and every bound, keeps no content, and finds which memo
-// entries are fetched again; the Machine then makes values, keeps those entries alone, and hands the items of long lists to a Visitor as
-// they come, so that memory grows with what is referred to again and not with the file.
+// build are refused by their name. It is read twice. scan() checks every opcode and every bound, keeps no content, and counts how often each
+// memo entry is fetched; the Machine then makes values, keeps an entry until its last fetch, and hands the items of long lists to a
+// Visitor as they come. So values take memory for what is on the stack and for what will be referred to again, and not for the file;
+// what scan() counts takes two bits for each container and memo entry, and up to 64 MiB (reuse.hpp). Entries that are fetched 255 times
+// or more stay to the end.
 //
 //   auto const reuse = pickle::scan(*first, name);
 //   pickle::Machine machine{*second, name, *reuse, visitor};    // `second`: the same bytes from the beginning

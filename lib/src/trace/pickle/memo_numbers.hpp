@@ -11,19 +11,21 @@ namespace headroom::trace::pickle {
 
 class MemoNumbers {
 public:
-  void put(std::uint64_t number) {
-    if (number < dense_) return;
+  /// False: it was put before.
+  bool put(std::uint64_t number) {
+    if (number < dense_) return false;
     if (number > dense_) {
-      if (beyond_.test(number)) return;
+      if (beyond_.test(number)) return false;
       beyond_.set(number);
       ++beyond_count_;
-      return;
+      return true;
     }
     ++dense_;
     while (beyond_count_ != 0 && beyond_.test(dense_)) {
       ++dense_;
       --beyond_count_;
     }
+    return true;
   }
   [[nodiscard]] bool has(std::uint64_t number) const noexcept {
     return number < dense_ || (beyond_count_ != 0 && beyond_.test(number));

@@ -79,7 +79,7 @@ bool Program::put(Instruction& in) {
     return refuse(in, " of memo entry " + std::to_string(in.number) + "; expected at most " + std::to_string(in.offset) +
                           ", the bytes before it");
   }
-  memo_.put(in.number);
+  in.is_first = memo_.put(in.number);
   if (memo_.count() <= kMaxMemoEntries) return true;
   return refuse(in, " of one memo entry too many; expected at most " + std::to_string(kMaxMemoEntries));
 }

@@ -17,7 +17,6 @@ public:
     do {
       if (!program_.next(in_) || !carry_out()) return tl::unexpected{program_.error()};
     } while (in_.opcode != Opcode::stop);
-    reuse_.finish();
     return std::move(reuse_);
   }
 
@@ -35,7 +34,7 @@ private:
       case Opcode::stop: leave(0, Fate::root); return true;
       case Opcode::bin_get:
       case Opcode::long_bin_get:
-        reuse_.set_fetched(in_.number);
+        reuse_.add_fetch(in_.number);
         stack_.push_back(kNoContainer);
         return true;
       case Opcode::tuple1: stack_.back() = kNoContainer; return true;
