@@ -177,8 +177,8 @@ Subcommand add_diff(CLI::App& app) {
       ->type_name("WHEN");
   diff->add_option(
           "--tag", arguments->tag,
-          "Of histories: tell allocations apart by what was recorded with them (default, where a snapshot has that), size "
-          "(default), thread, stream or none")
+          "Of histories: tell allocations apart by: recorded (default where a snapshot has tags), size (default otherwise), "
+          "thread, stream or none")
       ->type_name("BY");
   diff->add_option("--trace-device", arguments->trace_device, kTraceDeviceHelp)->type_name("N");
   diff->add_flag("--json", arguments->json, "Print one JSON object: arrays grown, vanished, appeared and shrunk");

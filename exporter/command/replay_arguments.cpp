@@ -109,8 +109,7 @@ void add_replay_options(CLI::App& app, ReplayArguments& arguments) {
       ->type_name("ORDER");
   app.add_option(
          "--tag", arguments.tag,
-         "Tag allocations by what was recorded with them (default, where a snapshot has that), size (default), thread, stream "
-         "or none")
+         "Tag allocations by: recorded (default where a snapshot has tags), size (default otherwise), thread, stream or none")
       ->type_name("BY");
   app.add_option("--trace-device", arguments.trace_device, kTraceDeviceHelp)->type_name("N");
   app.add_option("--stop-after", arguments.stop_after, "Stop after N records; what is live then stays live")->type_name("N");

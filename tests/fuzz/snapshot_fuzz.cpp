@@ -5,15 +5,9 @@
 // The first byte says what else is done: 1 gzip, 2 resume (the next byte says where), 4 a model, 8 a replay's history of each device.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <sys/mman.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <headroom/fit.hpp>
 #include <headroom/follow.hpp>
@@ -22,6 +16,7 @@
 #include <headroom/trace_check.hpp>
 
 #include "base/utf8.hpp"
+#include "packed_file.hpp"
 
 namespace {
 
@@ -29,46 +24,9 @@ using headroom::Error;
 using headroom::ErrorKind;
 using headroom::TraceEvent;
 using headroom::TraceReader;
-
-void expect(bool good, std::string const& what) {
-  if (good) return;
-  static_cast<void>(std::fprintf(stderr, "snapshot_fuzz: %s\n", what.c_str()));
-  std::abort();
-}
-
-std::string gzip(std::string from) {
-  std::string packed(from.size() + 4'096, '\0');
-  z_stream stream{};
-  expect(deflateInit2_(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, static_cast<int>(sizeof stream)) ==
-             Z_OK,
-         "deflateInit2");
-  stream.next_in = reinterpret_cast<Bytef*>(from.data());
-  stream.avail_in = static_cast<uInt>(from.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  expect(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflate");
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
-
-class MemoryFile {
-public:
-  explicit MemoryFile(std::string_view content) : descriptor_{::memfd_create("snapshot", MFD_CLOEXEC)} {
-    expect(descriptor_ >= 0 && ::write(descriptor_, content.data(), content.size()) == static_cast<ssize_t>(content.size()),
-           "memfd");
-    path_ = "/proc/self/fd/" + std::to_string(descriptor_);
-  }
-  MemoryFile(MemoryFile const&) = delete;
-  MemoryFile& operator=(MemoryFile const&) = delete;
-  ~MemoryFile() { ::close(descriptor_); }
-  [[nodiscard]] std::string const& path() const { return path_; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
-private:
-  int descriptor_;
-  std::string path_;
-};
+using headroom::fuzz::expect;
+using headroom::fuzz::gzip;
+using headroom::fuzz::MemoryFile;
 
 void check_error(Error const& error, std::string const& name) {
   expect(error.message.starts_with(name), "the message does not begin with the file: " + error.message);
@@ -174,11 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   auto const told = read_all(TraceReader::open(file.path()), file.path());
   check_sums(file.path(), told);
   if ((how & 2U) != 0) {
-    std::string first(data[1] % (TraceReader::kMaxFirstBytes + 1), '\0');
-    expect(::lseek(file.descriptor(), 0, SEEK_SET) == 0, "lseek");
-    auto const got = ::read(file.descriptor(), first.data(), first.size());
-    expect(got >= 0, "reading the memfd");
-    first.resize(static_cast<std::size_t>(got));
+    auto const first = file.take(data[1] % (TraceReader::kMaxFirstBytes + 1));
     auto const resumed = read_all(TraceReader::resume(file.descriptor(), first, file.path()), file.path());
     expect(resumed.events == told.events && resumed.error == told.error, "resumed, it is another history");
   }

@@ -5,16 +5,9 @@
 // are packed (0: as they are, 1: gzip, 2: xz; + 4: read it in two ways), so that lines within compressed data are fuzzed too, and not only the containers.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <lzma.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <headroom/fit.hpp>
 #include <headroom/replay.hpp>
@@ -22,6 +15,7 @@
 #include <headroom/trace_check.hpp>
 
 #include "base/utf8.hpp"
+#include "packed_file.hpp"
 
 namespace {
 
@@ -29,65 +23,10 @@ using headroom::Error;
 using headroom::ErrorKind;
 using headroom::TraceEvent;
 using headroom::TraceReader;
-
-void expect(bool good, std::string const& what) {
-  if (good) return;
-  static_cast<void>(std::fprintf(stderr, "trace_csv_fuzz: %s\n", what.c_str()));
-  std::abort();
-}
-
-std::string gzip(std::string_view text) {
-  std::string packed(text.size() + 4'096, '\0');
-  std::string from{text};
-  z_stream stream{};
-  expect(deflateInit2_(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, static_cast<int>(sizeof stream)) ==
-             Z_OK,
-         "deflateInit2");
-  stream.next_in = reinterpret_cast<Bytef*>(from.data());
-  stream.avail_in = static_cast<uInt>(from.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  expect(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflate");
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
-
-std::string xz(std::string_view text) {
-  std::string packed(text.size() + 4'096, '\0');
-  std::size_t size = 0;
-  expect(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC32, nullptr, reinterpret_cast<std::uint8_t const*>(text.data()), text.size(),
-                                 reinterpret_cast<std::uint8_t*>(packed.data()), &size, packed.size()) == LZMA_OK,
-         "lzma_easy_buffer_encode");
-  packed.resize(size);
-  return packed;
-}
-
-class MemoryFile {
-public:
-  explicit MemoryFile(std::string_view content) : descriptor_{::memfd_create("history", MFD_CLOEXEC)} {
-    expect(descriptor_ >= 0 && ::write(descriptor_, content.data(), content.size()) == static_cast<ssize_t>(content.size()),
-           "memfd");
-    path_ = "/proc/self/fd/" + std::to_string(descriptor_);
-  }
-  MemoryFile(MemoryFile const&) = delete;
-  MemoryFile& operator=(MemoryFile const&) = delete;
-  ~MemoryFile() { ::close(descriptor_); }
-  [[nodiscard]] std::string const& path() const { return path_; }
-  /// Its first bytes, at most `count`; whoever reads the descriptor afterwards finds the rest.
-  [[nodiscard]] std::string take(std::size_t count) const {
-    std::string bytes(count, '\0');
-    auto const got = ::lseek(descriptor_, 0, SEEK_SET) == 0 ? ::read(descriptor_, bytes.data(), count) : -1;
-    expect(got >= 0, "reading the memfd");
-    bytes.resize(static_cast<std::size_t>(got));
-    return bytes;
-  }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
-private:
-  int descriptor_;
-  std::string path_;
-};
+using headroom::fuzz::expect;
+using headroom::fuzz::gzip;
+using headroom::fuzz::MemoryFile;
+using headroom::fuzz::xz;
 
 struct Outcome {
   std::vector<TraceEvent> events;

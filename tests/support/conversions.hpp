@@ -37,6 +37,17 @@ private:
   std::size_t room_;
 };
 
+/// A process that has ended, with one manager, two tags and a site.
+[[nodiscard]] inline std::shared_ptr<follow::Script> training_script() {
+  auto script = std::make_shared<follow::Script>();
+  script->name(1, "weights");
+  script->name(2, "cache");
+  script->name(9, "train.cpp:4 void step()");
+  script->ended = true;
+  script->book().name = "main";
+  return script;
+}
+
 inline std::unique_ptr<follow::Source> source_of(std::shared_ptr<follow::Script> script) {
   return std::make_unique<follow::ScriptedSource>(std::move(script));
 }

@@ -6,6 +6,7 @@
 #include "base/checked.hpp"
 #include "base/quoted.hpp"
 #include "base/utf8.hpp"
+#include "trace/pickle/words.hpp"
 
 namespace headroom::trace {
 namespace {
@@ -45,19 +46,9 @@ constexpr std::size_t kMostAnnotationBytes = 256;
 
 }  // namespace
 
+/// A snapshot is told of in Python's words.
 std::string_view kind_of(Value const& value) noexcept {
-  switch (value.type()) {
-    case Type::none: return "None";
-    case Type::boolean: return "a boolean";
-    case Type::integer: return "an integer";
-    case Type::real: return "a real number";
-    case Type::text: return "a text";
-    case Type::bytes: return "bytes";
-    case Type::list: return "a list";
-    case Type::tuple: return "a tuple";
-    case Type::dict: return "a dict";
-  }
-  return "unknown";
+  return value.is(Type::none) ? std::string_view{"None"} : pickle::name_of(value.type());
 }
 
 tl::unexpected<Error> SnapshotFields::wrong(Value const& at, std::string const& what) const {

@@ -82,7 +82,7 @@ private:
   std::uint64_t blocks_ = 0;  // made so far, and segments
 };
 
-/// "a text", "nothing", for messages.
+/// "a text", "None": for messages.
 [[nodiscard]] std::string_view kind_of(pickle::Value const& value) noexcept;
 
 }  // namespace headroom::trace

@@ -125,8 +125,9 @@ TEST(FollowGaps, an_address_that_is_given_out_again_before_its_free_is_booked_lo
   EXPECT_EQ(live[1].bytes, 40U);
 }
 
-TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
-  auto const script = new_script();
+/// 70 bytes between the gaps, of which 20 came in the first and go in the second.
+std::shared_ptr<Script> with_two_gaps() {
+  auto script = new_script();
   script->allocate(100, 0x1000, 10, kTag);
   script->record = false;
   script->allocate(200, 0x2000, 20, kTag);
@@ -136,6 +137,11 @@ TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
   script->free(400, 0x2000, 20, kTag);
   script->record = true;
   script->allocate(500, 0x4000, 80, kTag);
+  return script;
+}
+
+TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
+  auto const script = with_two_gaps();
   auto model = model_of(script);
   ASSERT_TRUE(model.catch_up());
   auto const between = model.state_at(0, 300);
@@ -149,16 +155,7 @@ TEST(FollowGaps, between_two_gaps_of_one_read_only_the_sum_is_known) {
 }
 
 TEST(FollowGaps, a_stretch_says_whether_the_table_was_looked_at_for_it) {
-  auto const script = new_script();
-  script->allocate(100, 0x1000, 10, kTag);
-  script->record = false;
-  script->allocate(200, 0x2000, 20, kTag);
-  script->record = true;
-  script->allocate(300, 0x3000, 40, kTag);
-  script->record = false;
-  script->free(400, 0x2000, 20, kTag);
-  script->record = true;
-  script->allocate(500, 0x4000, 80, kTag);
+  auto const script = with_two_gaps();
   auto model = model_of(script);
   ASSERT_TRUE(model.catch_up());
   std::vector<bool> are_whole;

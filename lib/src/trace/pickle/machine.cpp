@@ -137,7 +137,7 @@ private:
 
   [[nodiscard]] bool set(std::size_t first, Fate fate) {
     auto& dict = stack_[first - 1];
-    if (!dict.is(Type::dict)) return program_.refuse(in_, " of " + name_of(dict.type()) + "; expected a dict");
+    if (!dict.is(Type::dict)) return program_.refuse(in_, " of " + std::string{name_of(dict.type())} + "; expected a dict");
     auto const obstacle = assembler_.set(dict, from(first), fate);
     if (obstacle == Obstacle::key) return refuse_key(first);
     if (obstacle != Obstacle::none) return refuse(obstacle);
@@ -147,7 +147,7 @@ private:
 
   [[nodiscard]] bool append(std::size_t first, Fate fate) {
     auto& list = stack_[first - 1];
-    if (!list.is(Type::list)) return program_.refuse(in_, " to " + name_of(list.type()) + "; expected a list");
+    if (!list.is(Type::list)) return program_.refuse(in_, " to " + std::string{name_of(list.type())} + "; expected a list");
     auto& node = Assembler::node_of(list);
     if (first == stack_.size()) return true;  // no items: nothing to ask about
     if (node.sealed) return refuse(Obstacle::sealed);

@@ -2,7 +2,7 @@
 
 namespace headroom::trace::pickle {
 
-std::string name_of(Type type) {
+std::string_view name_of(Type type) noexcept {
   switch (type) {
     case Type::none: return "none";
     case Type::boolean: return "a boolean";
@@ -33,7 +33,7 @@ std::string describe(Obstacle obstacle, std::uint64_t retained_limit) {
 
 std::string describe_key(Value const& key) {
   auto const* const nested = key.is(Type::tuple) ? " of other things" : "";
-  return " with " + name_of(key.type()) + nested + " as key; expected a text, an integer, or a tuple of them";
+  return " with " + std::string{name_of(key.type())} + nested + " as key; expected a text, an integer, or a tuple of them";
 }
 
 }  // namespace headroom::trace::pickle
