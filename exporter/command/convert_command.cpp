@@ -179,6 +179,7 @@ ExitCode run_convert(ConvertArguments const& arguments) {
                           converted.error().kind == ErrorKind::unsupported;
     return complain_about(kWho, converted.error(), is_usage ? ExitCode::usage : ExitCode::broken_input);
   }
+  if (auto const whole = source->was_whole(); !whole) return complain_about(kWho, whole.error(), ExitCode::broken_input);
   if (auto const done = file->commit(); !done) return complain_about(kWho, done.error(), ExitCode::usage);
   // Standard output may be what was written into, by whatever name.
   if (!file->is_made()) return ExitCode::good;

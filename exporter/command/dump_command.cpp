@@ -48,7 +48,7 @@ struct DumpArguments {
   return name;
 }
 
-ExitCode write(flight::FlightView const& view, DumpArguments const& arguments) {
+ExitCode write(Source const& source, flight::FlightView const& view, DumpArguments const& arguments) {
   PostMortemOptions options;
   options.events = !arguments.no_events;
   constexpr std::string_view kReason = "asked for with headroom dump";
@@ -66,6 +66,11 @@ ExitCode write(flight::FlightView const& view, DumpArguments const& arguments) {
     return ExitCode::usage;
   }
   std::error_code unknown;
+  if (auto const whole = source.was_whole(); !whole) {
+    // A post-mortem of zeros would be believed by whoever finds it.
+    std::filesystem::remove(path, unknown);
+    return complain_about(kWho, whole.error(), ExitCode::broken_input);
+  }
   auto const size = std::filesystem::file_size(path, unknown);
   std::cout << "wrote " << printable(path) << (unknown ? std::string{} : " (" + format_bytes(size) + ")") << '\n';
   return ExitCode::good;
@@ -88,7 +93,7 @@ ExitCode run_dump(DumpArguments const& arguments) {
     return ExitCode::usage;
   }
   auto const view = source->flight();
-  return view ? write(*view, arguments) : complain_about(kWho, view.error(), ExitCode::broken_input);
+  return view ? write(*source, *view, arguments) : complain_about(kWho, view.error(), ExitCode::broken_input);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ _headroom_values() {
     --loop) printf '%s\n' forever ;;
     --budget) printf '%s\n' unlimited ;;
     --at) [[ $2 == convert ]] && printf '%s\n' end peak || printf '%s\n' now peak ;;
-    --points | --hold | --seconds | --stretch | --every | --fail-above | --listen | --hook | --device-total | --stop-after | --manager | --trace-device) ;;
+    --points | --hold | --seconds | --stretch | --every | --fail-above | --listen | --hook | --device-total | --stop-after | --keep-dead | --manager | --trace-device) ;;
     --to) printf '%s\n' chrome torch csv folded json ;;
     *) return 1 ;;
   esac
@@ -98,8 +98,8 @@ _headroom() {
   [[ $current == '=' ]] && current=''
   [[ $previous == '=' ]] && previous=${COMP_WORDS[COMP_CWORD - 2]}
   case $previous in
-    --dir) _headroom_folders; return ;;
-    -o | --output) _headroom_files; return ;;
+    --dir | --dump-dir) _headroom_folders; return ;;
+    -o | --output | --tls-cert | --tls-key | --auth) _headroom_files; return ;;
     --*) if _headroom_values "$previous" "$subcommand" >/dev/null; then _headroom_offer < <(_headroom_values "$previous" "$subcommand"); return; fi ;;
   esac
 

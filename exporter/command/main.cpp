@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "command/guarded_flight.hpp"
 #include "command/output.hpp"
 #include "command/subcommand.hpp"
 
@@ -19,6 +20,8 @@ using headroom::command::complain;
 using headroom::command::ExitCode;
 using headroom::command::printable;
 using headroom::command::Subcommand;
+using headroom::command::truncated_flights;
+using headroom::command::truncation_message;
 
 /// "ps, summary or devices".
 std::string names_of(std::span<Subcommand const> subcommands) {
@@ -38,6 +41,12 @@ bool was_printed() {
   return false;
 }
 
+/// Somebody truncated a file under the command: whatever came of it, that must be said, and the shell be told.
+bool all_were_whole() {
+  for (auto const& path : truncated_flights()) complain("headroom", truncation_message(path));
+  return truncated_flights().empty();
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Replays, watches and sums up what programs hold in GPU memory."};
   app.name("headroom");
@@ -53,6 +62,7 @@ int run(int argc, char** argv) {
       "  headroom devices                                   which GPUs there are, and how their memory is divided\n"
       "  headroom dump 4711                                 who holds what right now, as one JSON file\n"
       "  headroom convert dump.json --to chrome -o t.json   the same for Perfetto, memory_viz, flame graphs\n"
+      "  headroom export --listen :9479                     all processes of this machine, for Prometheus\n"
       "\n"
       "Exit status: 0 good, 1 a finding (something was refused, a peak is too high), 2 wrong usage, 3 broken input.\n"
       "Each subcommand has its own --help.\n");
@@ -60,7 +70,7 @@ int run(int argc, char** argv) {
       headroom::command::add_ps(app),      headroom::command::add_top(app),    headroom::command::add_explain(app),
       headroom::command::add_summary(app), headroom::command::add_diff(app),   headroom::command::add_fit(app),
       headroom::command::add_replay(app),  headroom::command::add_check(app),  headroom::command::add_dump(app),
-      headroom::command::add_convert(app), headroom::command::add_devices(app)};
+      headroom::command::add_convert(app), headroom::command::add_export(app), headroom::command::add_devices(app)};
   try {
     app.parse(argc, argv);
   } catch (CLI::RequiredError const& error) {
@@ -89,7 +99,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     auto const code = run(argc, argv);
-    return was_printed() ? code : static_cast<int>(ExitCode::usage);
+    if (!was_printed()) return static_cast<int>(ExitCode::usage);
+    return all_were_whole() ? code : static_cast<int>(ExitCode::broken_input);
   } catch (std::exception const& error) {
     complain("headroom", error.what());
   }

@@ -18,6 +18,7 @@
 
 #include "command/figures.hpp"
 #include "command/find_process.hpp"
+#include "command/guarded_flight.hpp"
 #include "command/output.hpp"
 #include "command/process_figures.hpp"
 #include "command/subcommand.hpp"
@@ -35,7 +36,7 @@ struct PsArguments {
 };
 
 struct Row {
-  flight::FlightView view;
+  GuardedFlight flight;
   ProcessFigures figures;
 };
 
@@ -54,7 +55,7 @@ template <class T>
 
 [[nodiscard]] nlohmann::ordered_json threads_json(Row const& row) {
   auto threads = nlohmann::ordered_json::array();
-  for (auto const& activity : thread_activities(row.view, row.figures)) {
+  for (auto const& activity : thread_activities(row.flight.view(), row.figures)) {
     auto const is_busy = activity.operation != flight::InFlight::none || activity.short_of_memory;
     nlohmann::ordered_json thread;
     thread["thread"] = activity.thread;
@@ -154,7 +155,7 @@ void print_table(std::vector<Row> const& rows) {
 
 void print_threads(std::vector<Row> const& rows) {
   for (auto const& row : rows) {
-    auto const threads = thread_activities(row.view, row.figures);
+    auto const threads = thread_activities(row.flight.view(), row.figures);
     std::cout << '\n'
               << painted(printable(row.figures.info.program) + ", pid " + std::to_string(row.figures.info.pid), Colour::bold)
               << ", " << row.figures.state << (threads.empty() ? ": no thread at work\n" : "\n");
@@ -176,16 +177,16 @@ void print_threads(std::vector<Row> const& rows) {
   if (!found) return tl::unexpected{found.error()};
   std::vector<Row> rows;
   for (auto const& file : *found) {
-    auto view = flight::FlightView::open(file.path);
-    if (!view) {
+    auto flight = GuardedFlight::open(file.path);
+    if (!flight) {
       // A process that ends while we look takes its file along: nothing to complain about.
       std::error_code unknown;
       auto const is_gone = !std::filesystem::exists(std::filesystem::symlink_status(file.path, unknown));
-      if (!is_gone) complain(kWho, view.error().message);
+      if (!is_gone) complain(kWho, flight.error().message);
       continue;
     }
-    auto figures = process_figures(*view);
-    rows.push_back({.view = std::move(*view), .figures = std::move(figures)});
+    auto figures = process_figures(flight->view());
+    rows.push_back({.flight = std::move(*flight), .figures = std::move(figures)});
   }
   return rows;
 }

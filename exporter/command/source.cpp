@@ -72,7 +72,8 @@ Source::Source(Source&& other) noexcept
       name_{std::move(other.name_)},
       first_bytes_{other.first_bytes_},
       first_count_{other.first_count_},
-      bytes_{std::move(other.bytes_)} {}
+      bytes_{std::move(other.bytes_)},
+      guarded_{std::move(other.guarded_)} {}
 
 Source::~Source() {
   // Nothing was written: a failing close loses nothing.
@@ -115,10 +116,18 @@ Result<flight::FlightView> Source::flight() {
     // A person may name a link; FlightView follows none, since what lies in a folder for all may be anybody's.
     std::error_code unresolved;
     auto const resolved = std::filesystem::canonical(path_, unresolved);
-    return flight::FlightView::open(unresolved ? path_ : resolved.string());
+    auto opened = GuardedFlight::open(unresolved ? path_ : resolved.string());
+    if (!opened) return tl::unexpected{std::move(opened.error())};
+    guarded_ = std::move(*opened);
+    return guarded_->view();
   }
   if (auto const read = read_rest(kMostFlightBytes, "a flight file"); !read) return tl::unexpected{read.error()};
   return flight::FlightView::over(bytes_->all(), name_);
+}
+
+Result<void> Source::was_whole() const {
+  if (!guarded_ || !guarded_->was_truncated()) return {};
+  return fail(ErrorKind::io, Layer::request, name_ + ": was truncated while it was read; nothing was made of it");
 }
 
 Result<void> Source::read_rest(std::uint64_t most, std::string_view expected) {

@@ -22,6 +22,8 @@
 #include <headroom/post_mortem_reader.hpp>
 #include <headroom/trace.hpp>
 
+#include "command/guarded_flight.hpp"
+
 namespace headroom::command {
 
 // What commands that take a history say of it.
@@ -50,8 +52,11 @@ public:
   /// A regular file named by its path, which can be opened again; no pipe, and not standard input.
   [[nodiscard]] bool is_file() const noexcept { return is_regular_ && !is_stdin_; }
 
-  /// Errors: as FlightView::open. Of what is no regular file the whole is read first; at most 1 GiB.
+  /// Errors: as FlightView::open. Of what is no regular file the whole is read first; at most 1 GiB. A file is guarded against those
+  /// who truncate it for as long as this lives.
   [[nodiscard]] Result<flight::FlightView> flight();
+  /// Good unless the flight file was truncated meanwhile: asked before what was made of it gets its name. Errors: io.
+  [[nodiscard]] Result<void> was_whole() const;
   /// Once: it reads the descriptor. Errors: as read_post_mortem.
   [[nodiscard]] Result<PostMortem> post_mortem();
   /// A post-mortem's own text, after it was read and found whole. Once; good as long as this. Errors: the same, and parse (truncated).
@@ -81,6 +86,7 @@ private:
   std::array<char, 8> first_bytes_{};
   std::size_t first_count_ = 0;
   std::unique_ptr<Bytes> bytes_;
+  std::optional<GuardedFlight> guarded_;
 };
 
 }  // namespace headroom::command

@@ -33,5 +33,6 @@ struct Subcommand {
 [[nodiscard]] Subcommand add_top(CLI::App& app);
 [[nodiscard]] Subcommand add_dump(CLI::App& app);
 [[nodiscard]] Subcommand add_convert(CLI::App& app);
+[[nodiscard]] Subcommand add_export(CLI::App& app);
 
 }  // namespace headroom::command

@@ -21,18 +21,22 @@ Result<void> TopProcesses::refresh() {
 
 Result<void> TopProcesses::find_files() {
   if (only_ && !files_.empty()) {
-    files_.front().is_living = files_.front().view.liveness() == flight::Liveness::living;
+    if (files_.front().flight->was_truncated()) {
+      return fail(ErrorKind::io, Layer::request, *only_ + ": was truncated while it was read; expected a whole flight file");
+    }
+    files_.front().is_living = files_.front().flight->view().liveness() == flight::Liveness::living;
     return {};
   }
   std::vector<flight::FoundFlight> found;
   std::optional<Error> unreadable;
   std::size_t readable = 0;
   if (only_) {
-    auto view = flight::FlightView::open(*only_);
-    if (!view) return tl::unexpected{std::move(view.error())};
-    auto const pid = view->process().pid;
-    auto const is_living = view->liveness() == flight::Liveness::living;
-    files_.push_back({.path = *only_, .pid = pid, .view = std::move(*view), .is_living = is_living});
+    auto file = GuardedFlight::open(*only_);
+    if (!file) return tl::unexpected{std::move(file.error())};
+    auto const pid = file->view().process().pid;
+    auto const is_living = file->view().liveness() == flight::Liveness::living;
+    files_.push_back(
+        {.path = *only_, .pid = pid, .flight = std::make_shared<GuardedFlight const>(std::move(*file)), .is_living = is_living});
     return {};
   }
   for (auto const& folder : folders_) {
@@ -53,11 +57,15 @@ Result<void> TopProcesses::find_files() {
     if (known != files_.end()) {
       files.push_back(std::move(*known));
       files_.erase(known);
-    } else if (auto view = flight::FlightView::open(file.path)) {
-      files.push_back({.path = std::move(file.path), .pid = file.pid, .view = std::move(*view), .is_living = false});
+    } else if (auto opened = GuardedFlight::open(file.path)) {
+      files.push_back({.path = std::move(file.path),
+                       .pid = file.pid,
+                       .flight = std::make_shared<GuardedFlight const>(std::move(*opened)),
+                       .is_living = false});
     }  // else it ended meanwhile, or headroom check says what is wrong with it
-    if (!files.empty()) files.back().is_living = files.back().view.liveness() == flight::Liveness::living;
+    if (!files.empty()) files.back().is_living = files.back().flight->view().liveness() == flight::Liveness::living;
   }
+  std::erase_if(files, [](File const& file) { return file.flight->was_truncated(); });  // main() names it at the end
   std::ranges::stable_sort(files, std::ranges::greater{}, &File::is_living);
   files_ = std::move(files);
   auto const again = std::ranges::find(files_, was_selected, &File::path);
@@ -69,12 +77,14 @@ Result<void> TopProcesses::follow_selected() {
   if (files_.empty()) {
     model_.reset();
     followed_.clear();
+    followed_file_.reset();
     return {};
   }
   auto const& file = files_[selected_];
   if (!model_ || followed_ != file.path) {
-    model_.emplace(follow::flight_source(file.view), kShortPast);
+    model_.emplace(follow::flight_source(file.flight->view()), kShortPast);
     followed_ = file.path;
+    followed_file_ = file.flight;
     return model_->catch_up();
   }
   auto polled = model_->poll();
@@ -95,7 +105,7 @@ std::vector<TopProcesses::Row> TopProcesses::rows(std::size_t most) const {
     rows.push_back({.path = files_[i].path,
                     .pid = files_[i].pid,
                     .is_selected = i == selected_,
-                    .figures = process_figures(files_[i].view)});
+                    .figures = process_figures(files_[i].flight->view())});
   }
   return rows;
 }

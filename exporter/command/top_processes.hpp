@@ -12,6 +12,7 @@
 #include <headroom/flight_reader.hpp>
 #include <headroom/follow.hpp>
 
+#include "command/guarded_flight.hpp"
 #include "command/process_figures.hpp"
 
 namespace headroom::command {
@@ -28,7 +29,8 @@ public:
   /// All flight files of `folders`, or only `file`.
   TopProcesses(std::vector<std::string> folders, std::optional<std::string> file);
 
-  /// Looks what is there. Errors: the one file, or every folder, cannot be read.
+  /// Looks what is there; a file that somebody truncated is not looked at any more. Errors: the one file, or every folder, cannot be
+  /// read.
   [[nodiscard]] Result<void> refresh();
   /// Moves the selection by that many processes, round and round.
   void select(int step);
@@ -44,7 +46,7 @@ private:
   struct File {
     std::string path;
     std::uint64_t pid = 0;
-    flight::FlightView view;
+    std::shared_ptr<GuardedFlight const> flight;
     bool is_living = false;
   };
   [[nodiscard]] Result<void> find_files();
@@ -54,7 +56,8 @@ private:
   std::optional<std::string> only_;
   std::vector<File> files_;  // the living first, each group from the youngest on
   std::size_t selected_ = 0;
-  std::string followed_;  // path of the model
+  std::string followed_;                                // path of the model
+  std::shared_ptr<GuardedFlight const> followed_file_;  // guarded for as long as the model reads it: goes after it
   std::optional<follow::Model> model_;
 };
 

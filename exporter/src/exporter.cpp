@@ -94,19 +94,19 @@ private:
     auto listener = bind(options);
     if (!listener) return std::move(listener.error());
 
-    // Clients that come now wait in the socket's queue. Publishing starts the recorder, and one scrape before the exit handler is
-    // installed makes every static that scrapes use older than it: they are destroyed after the exporter was stopped.
+    // Clients that come now wait in the socket's queue. Publishing starts the recorder, and one answer of each kind before the exit
+    // handler is installed makes every static that answers use older than it: they are destroyed after the exporter was stopped.
     flight::publish_exporter(ExporterState::serving, listener->bound.port);
     auto service = std::make_shared<exporter::Service>();
-    (void)service->metrics();
-    (void)service->status();
+    for (const char* accept : {"", "application/openmetrics-text", "text/html"}) {
+      (void)service->metrics({.accept = accept});
+      (void)service->status({.accept = accept});
+    }
+    (void)service->state();
 
-    auto server =
-        exporter::Server::start(std::move(*listener), {.routes = {{"/", [service] { return service->status(); }},
-                                                                  {"/metrics", [service] { return service->metrics(); }},
-                                                                  {"/-/healthy", [] { return exporter::Service::healthy(); }}},
-                                                       .tick = [service] { service->tick(); },
-                                                       .count_error = [service] { service->count_error(); }});
+    auto server = exporter::Server::start(std::move(*listener), {.routes = exporter::Service::routes_of(service),
+                                                                 .tick = [service] { service->tick(); },
+                                                                 .count_error = [service] { service->count_error(); }});
     if (!server) return Refusal{ExporterState::failed, std::move(server.error())};
     server_ = std::move(*server);
     return std::nullopt;

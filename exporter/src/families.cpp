@@ -115,6 +115,65 @@ constexpr std::array<Descriptor, kMetricCount> kDescriptors{{
     {Metric::tags_folded_total, "tags_folded_total", MetricType::Counter,
      "Tags that found no cell of their own and count as other."},
     {Metric::lanes_in_use, "lanes_in_use", MetricType::Gauge, "Event lanes that a thread holds now."},
+    {Metric::exited_allocations_total, "exited_allocations_total", MetricType::Counter,
+     "Allocations that succeeded in what has no series of its own any more, by the name of the process: processes that ended, "
+     "managers "
+     "that were closed, processes beyond the exporter's bound. With the series that there are: all since the exporter began."},
+    {Metric::exited_frees_total, "exited_frees_total", MetricType::Counter,
+     "Frees that were accepted, of what has no series of its own any more."},
+    {Metric::exited_allocation_bytes_total, "exited_allocation_bytes_total", MetricType::Counter,
+     "Bytes of the allocations of what has no series of its own any more."},
+    {Metric::exited_deallocation_bytes_total, "exited_deallocation_bytes_total", MetricType::Counter,
+     "Bytes of the frees of what has no series of its own any more."},
+    {Metric::exited_allocation_failures_total, "exited_allocation_failures_total", MetricType::Counter,
+     "Requests that failed, of what has no series of its own any more."},
+    {Metric::exited_deallocation_failures_total, "exited_deallocation_failures_total", MetricType::Counter,
+     "Frees that failed, of what has no series of its own any more."},
+    {Metric::exited_pressure_transitions_total, "exited_pressure_transitions_total", MetricType::Counter,
+     "Changes of the pressure level, of what has no series of its own any more."},
+    {Metric::exited_oom_policy_runs_total, "exited_oom_policy_runs_total", MetricType::Counter,
+     "Requests about which an out-of-memory policy was asked, of what has no series of its own any more."},
+    {Metric::exited_oom_recoveries_total, "exited_oom_recoveries_total", MetricType::Counter,
+     "Requests that were refused, and granted after hooks or policy, of what has no series of its own any more."},
+    {Metric::exited_oom_failures_total, "exited_oom_failures_total", MetricType::Counter,
+     "Requests that failed for good although something was tried, of what has no series of its own any more."},
+    {Metric::exited_oom_waits_total, "exited_oom_waits_total", MetricType::Counter,
+     "Requests that began to wait for room, of what has no series of its own any more."},
+    {Metric::exited_oom_wait_seconds_total, "exited_oom_wait_seconds_total", MetricType::Counter,
+     "Time that requests spent waiting for room, of what has no series of its own any more."},
+    {Metric::exited_oom_checkpoints_total, "exited_oom_checkpoints_total", MetricType::Counter,
+     "Runs of the on_oom callback, of what has no series of its own any more."},
+    {Metric::exited_events_recorded_total, "exited_events_recorded_total", MetricType::Counter,
+     "Events written into flight files that have no series of their own any more."},
+    {Metric::exited_events_refused_total, "exited_events_refused_total", MetricType::Counter,
+     "Events that could not be written, of processes that have no series of their own any more."},
+    {Metric::exited_tags_folded_total, "exited_tags_folded_total", MetricType::Counter,
+     "Tags that found no cell of their own, of processes that have no series of their own any more."},
+    {Metric::processes_died_total, "processes_died_total", MetricType::Counter,
+     "Processes that ended while the exporter looked, by how: exited (in good order), killed, unknown."},
+    {Metric::died_live_bytes, "died_live_bytes", MetricType::Gauge,
+     "Bytes in live allocations of a process when it ended, for as long as its counters are kept."},
+    {Metric::post_mortems_total, "post_mortems_total", MetricType::Counter,
+     "Post-mortems written of processes that were killed."},
+    {Metric::post_mortem_failures_total, "post_mortem_failures_total", MetricType::Counter,
+     "Processes that were killed and of which no post-mortem could be written; their flight files stay where they are."},
+    {Metric::node_processes, "node_processes", MetricType::Gauge,
+     "Processes that the exporter knows: living; unknown (nobody can tell whether they live: counters only); kept (ended, "
+     "counters "
+     "still served); folded (living, and beyond the bound: in sums only)."},
+    {Metric::node_processes_found_dead_total, "node_processes_found_dead_total", MetricType::Counter,
+     "Processes that had ended before the exporter first saw their files, and began before it did: in no sum."},
+    {Metric::node_processes_folded_early_total, "node_processes_folded_early_total", MetricType::Counter,
+     "Ended processes whose counters went into the sums before their time, since too many were kept."},
+    {Metric::node_folded_allocated_bytes, "node_folded_allocated_bytes", MetricType::Gauge,
+     "Bytes in live allocations of the living processes that are beyond the bound and have no series of their own."},
+    {Metric::node_files_skipped_total, "node_files_skipped_total", MetricType::Counter,
+     "Flight files that could not be served, each once: unreadable, broken, unsupported (another version), foreign (not the "
+     "folder "
+     "owner's), duplicate (of a process that is served), vanished (before it could be opened), truncated (while it was served), "
+     "too_many."},
+    {Metric::node_folders, "node_folders", MetricType::Gauge,
+     "Folders of flight files: watched; missing; refused (not to be trusted or not readable)."},
     {Metric::exporter_scrape_duration_seconds, "exporter_scrape_duration_seconds", MetricType::Histogram,
      "Time to collect and print the metrics, of all scrapes before this one."},
     {Metric::exporter_errors_total, "exporter_errors_total", MetricType::Counter,
@@ -145,6 +204,7 @@ Families::Families() : families_(kMetricCount) {
 void Families::add(Metric metric, Labels labels, double value) {
   if (!std::isfinite(value)) return;
   auto& family = families_[static_cast<std::size_t>(metric)];
+  if (counters_only_ && family.type == MetricType::Gauge) return;
   prometheus::ClientMetric sample;
   sample.label = std::move(labels);
   (family.type == MetricType::Counter ? sample.counter.value : sample.gauge.value) = value;
@@ -157,6 +217,36 @@ void Families::add(Metric metric, Labels labels, prometheus::ClientMetric::Histo
   sample.label = std::move(labels);
   sample.histogram = std::move(histogram);
   families_[static_cast<std::size_t>(metric)].metric.push_back(std::move(sample));
+}
+
+void Families::add(Metric metric, prometheus::ClientMetric sample) {
+  families_[static_cast<std::size_t>(metric)].metric.push_back(std::move(sample));
+}
+
+Families::Mark Families::mark() const {
+  Mark sizes;
+  sizes.reserve(families_.size());
+  for (auto const& family : families_) sizes.push_back(family.metric.size());
+  return sizes;
+}
+
+void Families::rollback(Mark const& mark) {
+  for (std::size_t index = 0; index < families_.size(); ++index) families_[index].metric.resize(mark[index]);
+}
+
+std::size_t Families::sample_count() const noexcept {
+  std::size_t count = 0;
+  for (auto const& family : families_) count += family.metric.size();
+  return count;
+}
+
+std::vector<std::pair<Metric, prometheus::ClientMetric>> Families::take_samples() {
+  std::vector<std::pair<Metric, prometheus::ClientMetric>> samples;
+  for (std::size_t index = 0; index < families_.size(); ++index) {
+    for (auto& sample : families_[index].metric) samples.emplace_back(static_cast<Metric>(index), std::move(sample));
+    families_[index].metric.clear();
+  }
+  return samples;
 }
 
 std::vector<prometheus::MetricFamily> Families::take() {

@@ -4,8 +4,10 @@
 // samples. A family without samples is not served: what is unknown is absent.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <prometheus/metric_family.h>
@@ -82,11 +84,39 @@ enum class Metric : std::uint8_t {
   events_lost_total,
   tags_folded_total,
   lanes_in_use,
+  // What a node exporter sums up of what has no series of its own any more; see node_totals.hpp.
+  exited_allocations_total,
+  exited_frees_total,
+  exited_allocation_bytes_total,
+  exited_deallocation_bytes_total,
+  exited_allocation_failures_total,
+  exited_deallocation_failures_total,
+  exited_pressure_transitions_total,
+  exited_oom_policy_runs_total,
+  exited_oom_recoveries_total,
+  exited_oom_failures_total,
+  exited_oom_waits_total,
+  exited_oom_wait_seconds_total,
+  exited_oom_checkpoints_total,
+  exited_events_recorded_total,
+  exited_events_refused_total,
+  exited_tags_folded_total,
+  // … and what it knows of processes and their files.
+  processes_died_total,
+  died_live_bytes,
+  post_mortems_total,
+  post_mortem_failures_total,
+  node_processes,
+  node_processes_found_dead_total,
+  node_processes_folded_early_total,
+  node_folded_allocated_bytes,
+  node_files_skipped_total,
+  node_folders,
   // The exporter itself.
   exporter_scrape_duration_seconds,
   exporter_errors_total,
 };
-inline constexpr std::size_t kMetricCount = 62;
+inline constexpr std::size_t kMetricCount = 88;
 
 struct Descriptor {
   Metric metric;
@@ -107,12 +137,38 @@ public:
   void add(Metric metric, Labels labels, double value);
   void add(Metric metric, Labels labels, std::uint64_t value) { add(metric, std::move(labels), static_cast<double>(value)); }
   void add(Metric metric, Labels labels, prometheus::ClientMetric::Histogram histogram);
+  /// One that was taken with take_samples().
+  void add(Metric metric, prometheus::ClientMetric sample);
+
+  /// While it is on, gauges are dropped: of what has ended, only counters and histograms are still true.
+  /// Returns what was set before.
+  bool set_counters_only(bool on) noexcept { return std::exchange(counters_only_, on); }
+
+  /// How many samples each family has, for rollback(): what was added since is taken back.
+  using Mark = std::vector<std::size_t>;
+  [[nodiscard]] Mark mark() const;
+  void rollback(Mark const& mark);
+
+  [[nodiscard]] std::size_t sample_count() const noexcept;
+  /// All samples, each with its metric; leaves this object empty.
+  [[nodiscard]] std::vector<std::pair<Metric, prometheus::ClientMetric>> take_samples();
 
   /// The families that have samples, in the order of the table; leaves this object empty.
   [[nodiscard]] std::vector<prometheus::MetricFamily> take();
+  /// Shows these families to `visit(metric, family)`, and leaves this object empty with room for as many samples.
+  template <class Visit>
+  void drain(Visit const& visit) {
+    for (std::size_t index = 0; index < families_.size(); ++index) {
+      auto& family = families_[index];
+      if (family.metric.empty()) continue;
+      visit(static_cast<Metric>(index), std::as_const(family));
+      family.metric.clear();
+    }
+  }
 
 private:
   std::vector<prometheus::MetricFamily> families_;
+  bool counters_only_ = false;
 };
 
 }  // namespace headroom::exporter

@@ -64,4 +64,19 @@ ToldFigures add_gpus(Families& families, std::span<GpuDevice const> gpus, Visibl
   return told;
 }
 
+ToldFigures add_node_gpus(Families& families, std::span<GpuDevice const> gpus, Labels const& labels) {
+  ToldFigures told;
+  for (auto const& gpu : gpus) {
+    const Labels device = with_label(labels, "device", std::to_string(gpu.index));
+    const auto add = [&](std::string const& uuid, GpuMemory const& memory) {
+      if (uuid.empty()) return;
+      if (!told.add(uuid, {.total = memory.physical_total.has_value(), .free = memory.free.has_value()})) return;
+      add_figures(families, memory, with_label(device, "uuid", uuid));
+    };
+    if (gpu.mig_instances.empty()) add(gpu.uuid, gpu.memory);
+    for (auto const& instance : gpu.mig_instances) add(instance.uuid, instance.memory);
+  }
+  return told;
+}
+
 }  // namespace headroom::exporter

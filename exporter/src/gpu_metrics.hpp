@@ -36,4 +36,9 @@ private:
 [[nodiscard]] ToldFigures add_gpus(Families& families, std::span<GpuDevice const> gpus, VisibleDevices const& visible,
                                    std::span<flight::LedgerSnapshot const> ledgers, Labels const& labels);
 
+/// The same once a machine, for whoever serves all its processes: `device` is the driver's own index, and of a partitioned GPU its
+/// instances are shown instead of itself, so that a sum over devices is what the machine has (but for compute instances of one GPU
+/// instance: they share its memory, and each shows it). `labels` name the exporter.
+[[nodiscard]] ToldFigures add_node_gpus(Families& families, std::span<GpuDevice const> gpus, Labels const& labels);
+
 }  // namespace headroom::exporter

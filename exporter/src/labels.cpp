@@ -1,5 +1,6 @@
 #include "labels.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -37,9 +38,14 @@ bool is_forbidden_control(char character) noexcept {
   return (code < 0x20 && character != '\t' && character != '\n') || code == 0x7F;
 }
 
+bool is_printable_ascii(char character) noexcept { return character >= 0x20 && character < 0x7F; }
+
+constexpr std::size_t kMoreToCome = 2;  // labels that are added to those of a manager, at the most
+
 }  // namespace
 
 std::string safe_label_value(std::string_view raw) {
+  if (raw.size() <= kLabelValueBytes && std::ranges::all_of(raw, is_printable_ascii)) return std::string{raw};  // nearly always
   std::string value;
   while (!raw.empty()) {
     const std::size_t length = sequence_length(raw);
@@ -52,9 +58,16 @@ std::string safe_label_value(std::string_view raw) {
   return value;
 }
 
-Labels with_label(Labels labels, std::string_view name, std::string_view value) {
+Labels with_label(Labels const& labels, std::string_view name, std::string_view value) {
+  Labels more;
+  more.reserve(labels.size() + kMoreToCome);
+  more = labels;
+  return with_label(std::move(more), name, value);
+}
+
+Labels with_label(Labels&& labels, std::string_view name, std::string_view value) {
   labels.push_back({std::string{name}, safe_label_value(value)});
-  return labels;
+  return std::move(labels);
 }
 
 }  // namespace headroom::exporter

@@ -21,6 +21,7 @@ inline constexpr std::size_t kLabelValueBytes = 128;
 [[nodiscard]] std::string safe_label_value(std::string_view raw);
 
 /// `labels` and one more; the value is made safe.
-[[nodiscard]] Labels with_label(Labels labels, std::string_view name, std::string_view value);
+[[nodiscard]] Labels with_label(Labels const& labels, std::string_view name, std::string_view value);
+[[nodiscard]] Labels with_label(Labels&& labels, std::string_view name, std::string_view value);
 
 }  // namespace headroom::exporter

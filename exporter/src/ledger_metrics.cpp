@@ -108,11 +108,9 @@ void add_tags(Families& families, LedgerSnapshot const& ledger, Labels const& la
 
 // Zeros from the start, so that `increase()` sees the first one.
 void add_guard(Families& families, LedgerSnapshot const& ledger, Labels const& labels) {
-  constexpr std::array<char const*, flight::kOomPolicyCount> kPolicies{"fail", "retry_after_free", "wait_and_retry",
-                                                                       "checkpoint_and_fail"};
   auto const& guard = ledger.guard;
-  for (std::size_t policy = 0; policy < kPolicies.size(); ++policy) {
-    const Labels of_policy = with_label(labels, "policy", kPolicies[policy]);
+  for (std::size_t policy = 0; policy < kOomPolicyWords.size(); ++policy) {
+    const Labels of_policy = with_label(labels, "policy", kOomPolicyWords[policy]);
     families.add(Metric::oom_policy_runs_total, of_policy, guard.policy_runs[policy]);
     families.add(Metric::oom_recoveries_total, of_policy, guard.recoveries[policy]);
   }

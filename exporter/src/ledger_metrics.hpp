@@ -1,11 +1,17 @@
 // headroom: one ledger's snapshot as samples. Pure functions, so that tests work out every value by hand.
 #pragma once
 
+#include <array>
+
 #include <headroom/flight_reader.hpp>
 
 #include "families.hpp"
 
 namespace headroom::exporter {
+
+/// Values of the label `policy`, by the number of the policy.
+inline constexpr std::array<char const*, flight::kOomPolicyCount> kOomPolicyWords{"fail", "retry_after_free", "wait_and_retry",
+                                                                                  "checkpoint_and_fail"};
 
 /// `device` (its index as CUDA shows it) and `uuid` of a ledger; what is unknown is left out.
 [[nodiscard]] Labels device_labels(Labels labels, flight::LedgerSnapshot const& ledger);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <headroom/error.hpp>
 
@@ -22,6 +23,7 @@ public:
   ~FileDescriptor() { reset(); }
   [[nodiscard]] int get() const noexcept { return fd_; }
   void reset() noexcept;
+  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
 private:
   int fd_;

@@ -11,6 +11,7 @@
 #include "gpu_metrics.hpp"
 #include "hook_metrics.hpp"
 #include "ledger_metrics.hpp"
+#include "tag_places.hpp"
 
 namespace headroom::exporter {
 namespace {
@@ -35,10 +36,10 @@ std::uint64_t monotonic_now_ns() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-void add_process(Families& families, flight::FlightView const& view, flight::ProcessInfo const& process, Labels const& labels) {
+void add_process(Families& families, flight::Liveness liveness, flight::ProcessInfo const& process, Labels const& labels) {
   families.add(Metric::build_info, with_label(labels, "version", process.version), 1.0);
   families.add(Metric::process_start_time_seconds, labels, seconds(process.start_realtime_ns));
-  if (const auto liveness = view.liveness(); liveness != flight::Liveness::unknown) {
+  if (liveness != flight::Liveness::unknown) {
     families.add(Metric::process_up, labels, std::uint64_t{liveness == flight::Liveness::living});
   }
   if (process.last_activity_realtime_ns != 0) {
@@ -89,13 +90,15 @@ void add_in_flight(Families& families, InFlightSums const& sums, std::uint32_t c
   }
 }
 
-/// Names every ledger so that no two are equal: Prometheus would keep one of two equal series and drop the other in silence. The
-/// later of two managers with one name on one device gets its directory id added.
+/// Names every ledger so that no two are equal: Prometheus would keep one of two equal series and drop the other in silence. Of two
+/// managers with one name on one device the one that was opened beside the other has its directory id added, as the file says, and keeps
+/// it when that other is gone. Where the file does not say it (of an earlier version, or names that differ only in what no label may
+/// have), the later of those that are shown has.
 class ManagerNames {
 public:
   Labels labels_of(Labels const& device, flight::LedgerSnapshot const& ledger) {
     auto labels = with_label(device, "manager", ledger.name);
-    if (!seen_.insert(labels).second) {
+    if (ledger.is_namesake || !seen_.insert(labels).second) {
       std::string numbered = "#";  // step by step: g++ -O3 suspects `"#" + std::to_string(…)` of copying over itself
       numbered += std::to_string(ledger.directory_id);
       labels = with_label(device, "manager", numbered + " " + ledger.name);
@@ -119,11 +122,16 @@ Labels process_labels(flight::ProcessInfo const& process, bool with_host) {
 
 void collect_into(Families& families, flight::FlightView const& view, CollectOptions const& options) {
   const auto process = view.process();
+  collect_into(families, view, process, view.ledgers(), options);
+}
+
+void collect_into(Families& families, flight::FlightView const& view, flight::ProcessInfo const& process,
+                  std::vector<flight::LedgerSnapshot> ledgers, CollectOptions const& options) {
   const Labels labels = process_labels(process, options.with_host);
-  add_process(families, view, process, labels);
+  keep_to_tag_places(ledgers);
+  add_process(families, options.liveness ? *options.liveness : view.liveness(), process, labels);
   add_recorder(families, process, labels, options);
 
-  auto ledgers = view.ledgers();
   // A device account knows its device best, so it speaks first; the order of managers is that of their making.
   std::ranges::stable_sort(ledgers, [](auto const& left, auto const& right) {
     return std::pair{!left.is_device_account, left.directory_id} < std::pair{!right.is_device_account, right.directory_id};
@@ -141,13 +149,18 @@ void collect_into(Families& families, flight::FlightView const& view, CollectOpt
       if (accounts.insert(device).second) add_device_account(families, ledger, device);
     } else {
       const Labels manager = names.labels_of(device, ledger);
+      const bool is_over = ledger.state == flight::LedgerState::closed && ledger.claimed == 0;
+      const bool before = is_over && families.set_counters_only(true);
       add_manager(families, ledger, manager);
       add_in_flight(families, in_flight, ledger.cell, manager);
+      if (is_over) families.set_counters_only(before);
       if (ledger.directory_id != kOfAnyManager) add_hooks(families, hooks, ledger.directory_id, hook_clock, manager);
     }
     const bool knows_memory = ledger.device_total || ledger.device_free || ledger.device_outside;
     if (knows_memory && devices_with_memory.insert(device).second) {
-      add_device_memory(families, told.without(ledger), device);
+      auto untold = told.without(ledger);
+      if (options.told != nullptr) untold = options.told->without(std::move(untold));
+      add_device_memory(families, untold, device);
     }
   }
   add_hooks(families, hooks, kOfAnyManager, hook_clock, labels);

@@ -18,12 +18,16 @@
 
 namespace headroom::exporter {
 
+class ToldFigures;
+
 struct CollectOptions {
   bool with_host = false;                     ///< adds `host`, as the node exporter does
   std::optional<std::uint64_t> events_lost;   ///< by whoever follows this file's events; absent when nobody does
   std::optional<std::uint64_t> monotonic_ns;  ///< "now" on the machine's monotonic clock, for ages; absent: ask the clock
+  std::optional<flight::Liveness> liveness;   ///< as it was read before; absent: ask the file
   std::span<GpuDevice const> gpus{};          ///< of this machine, as just read; empty: unknown, or none
   VisibleDevices visible{};                   ///< which of `gpus` the process sees
+  ToldFigures const* told = nullptr;          ///< of which devices the machine has said its figures; null: of none
 };
 
 /// `process`, `pid`, `run` and, when asked for, `host`.
@@ -31,6 +35,11 @@ struct CollectOptions {
 
 /// Adds everything that the file says. The view may be of a living or a dead process, and its contents hostile.
 void collect_into(Families& families, flight::FlightView const& view, CollectOptions const& options = {});
+
+/// The same of what was read before: `ledgers` are those to be shown. Of one that is closed and holds nothing only the counters are:
+/// FlightView::ledgers() has none of those.
+void collect_into(Families& families, flight::FlightView const& view, flight::ProcessInfo const& process,
+                  std::vector<flight::LedgerSnapshot> ledgers, CollectOptions const& options = {});
 
 /// One file alone, as collect_into.
 [[nodiscard]] std::vector<prometheus::MetricFamily> collect(flight::FlightView const& view, CollectOptions const& options = {});

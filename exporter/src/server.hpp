@@ -32,6 +32,9 @@ public:
     Routes routes;
     std::function<void()> tick;         ///< on the accepting thread every kTickInterval; what it throws is counted
     std::function<void()> count_error;  ///< from any thread; must not throw
+    Authorize authorize{};              ///< see Http; empty: everybody
+    /// A session for a new connection, from its own thread; empty: plain HTTP.
+    std::function<std::unique_ptr<TlsSession>(int socket)> secure{};
   };
   /// Errors: io (no thread, no descriptor).
   [[nodiscard]] static Result<std::shared_ptr<Server>> start(Listener listener, Work work);
@@ -68,6 +71,7 @@ private:
   bool make_room();  // for one more client; false: not now
   void reap();
   void serve(Client& client) noexcept;
+  [[nodiscard]] bool is_secured(Connection& connection) noexcept;
 
   FileDescriptor listening_;
   FileDescriptor wake_;  // an eventfd: readable once stop() was called
@@ -75,6 +79,7 @@ private:
   bool serves_all_;
   std::function<void()> tick_;
   std::function<void()> count_error_;
+  std::function<std::unique_ptr<TlsSession>(int)> secure_;
   Http http_;
   std::mutex mutex_;           // guards clients_ (its list, flags and open descriptors); never held over a wait or a route
   std::list<Client> clients_;  // in order of acceptance

@@ -3,7 +3,8 @@
 
 One row a benchmark. `median` is over the repetitions, in nanoseconds of real time that one iteration takes one thread. `p99` and `max` are of single
 operations when the benchmark measured them (counters p99 or p99_ns, max or max_ns); otherwise they are of the repetitions and
-stand in brackets. `target` shows the counter target_ns. All other counters follow at the end of the row.
+stand in brackets. `target` shows the counter target_ns. All other counters follow at the end of the row; one that has a goal, the counter
+goal_NAME, has it beside it.
 """
 import json
 import math
@@ -51,6 +52,11 @@ def counter(runs, *names):
     return None
 
 
+def goal(runs, name):
+    found = counter(runs, f"goal_{name}")
+    return "" if found is None else f" (goal {number(found)})"
+
+
 def row(name, runs):
     broken = next((run.get("error_message") or run.get("skip_message") or "no reason given" for run in runs
                    if run.get("error_occurred") or run.get("skipped")), None)
@@ -59,8 +65,8 @@ def row(name, runs):
     # Google Benchmark divides by the iterations of all threads together: what one thread waits for is so many times longer.
     times = [run["real_time"] * TO_NS[run.get("time_unit", "ns")] * run.get("threads", 1) for run in runs]
     p99, largest = counter(runs, "p99_ns", "p99"), counter(runs, "max_ns", "max")
-    rest = [f"{key}={number(counter(runs, key))}" for key, value in runs[0].items()
-            if key not in STANDARD | OWN_COLUMNS and isinstance(value, (int, float))]
+    rest = [f"{key}={number(counter(runs, key))}{goal(runs, key)}" for key, value in runs[0].items()
+            if key not in STANDARD | OWN_COLUMNS and not key.startswith("goal_") and isinstance(value, (int, float))]
     return [name, number(statistics.median(times)),
             number(p99) if p99 is not None else f"[{number(percentile(times, 0.99))}]",
             number(largest) if largest is not None else f"[{number(max(times))}]",

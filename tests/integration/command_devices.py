@@ -187,6 +187,46 @@ class Devices(CommandTest):
             checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
             self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
+    def export(self, **environment):
+        self.driver.update(environment)
+        process = self.start_command("export", "--listen", "127.0.0.1:0")
+        return process, self.wait_for(process, "serving ").split("serving ")[1].split(" on ")[0]
+
+    def test_an_exporter_of_the_machine_serves_each_device_once(self):
+        process, url = self.export(CUDA_VISIBLE_DEVICES="2")  # which is about programs, and not about machines
+        programs = [self.serve()[0] for _ in range(2)]
+        text = self.scrape_until(url, lambda text: self.gauges(text) and text.count("\nheadroom_process_up{") == 2)
+        whole = (("total", 80 * GIB), ("driver_reserved", 600 * MIB), ("usable", 80 * GIB - 600 * MIB), ("free", 70 * GIB))
+        # The eighth is partitioned: its instances stand for it, and a sum over all is what the machine has to give.
+        parts = {(name, "7", f"MIG-00000007-000{instance}-5555-6666-777777777777"): value
+                 for instance, total in ((1, 40 * GIB), (2, 20 * GIB))
+                 for name, value in (("total", total), ("driver_reserved", 100 * MIB), ("usable", total - 100 * MIB), ("free", 10 * GIB))}
+        self.assertEqual(self.gauges(text),
+                         {**{(name, str(index), uuid(index)): value for index in range(7) for name, value in whole}, **parts})
+        series = re.findall(r"^headroom_device_(?:total|usable|free|driver_reserved)_bytes{.*uuid=.*$", text, re.MULTILINE)
+        self.assertEqual(len(series), 9 * 4, "once, however many processes there are")
+        for line in series:
+            self.assertIn(f'process="headroom",pid="{process.pid}"', line)
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        self.assertIn("libnvidia-ml.so.1", maps)
+        self.assertNotIn("libcuda", maps)
+        self.assertFalse(self.mark.exists())
+        if shutil.which("promtool"):
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+        self.assertEqual([program.poll() for program in programs], [None, None])
+
+    def test_an_exporter_of_the_machine_whose_driver_hangs_or_fails_serves_the_rest(self):
+        for how in ("hang", "error:9"):
+            process, url = self.export(FAKE_NVML=how)
+            program, _ = self.serve()
+            text = self.scrape_until(url, lambda text: f'pid="{program.pid}"' in text)
+            self.assertEqual(self.gauges(text), {})
+            self.assertRegex(text, r"(?m)^headroom_allocated_bytes{[^}]*} [1-9]")
+            for ended in (program, process):
+                ended.terminate()
+                self.assertEqual(ended.wait(PATIENCE), 0)
+
     def test_a_driver_that_hangs_costs_its_own_figures_only(self):
         process, url = self.serve(FAKE_NVML="hang", CUDA_VISIBLE_DEVICES="0")
         for _ in range(3):

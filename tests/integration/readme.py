@@ -66,11 +66,28 @@ class Readme(unittest.TestCase):
                     continue
                 self.assertTrue(words[0].startswith("build/"), "a command that no test knows how to run")
                 program = BIN / pathlib.Path(words[0]).name
+                if words[1] == "export":
+                    self.serves_until_it_is_told_to_end(program, words)
+                    continue
                 with tempfile.TemporaryDirectory() as folder:
                     run = subprocess.run([program, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=240,
                                          env={**os.environ, "HEADROOM_DIR": folder}, check=False)
                 self.assertIn(run.returncode, (0, 1), run.stderr)
                 self.assertNotIn("0 tests from", run.stdout, "the filter names a test that does not exist")
+
+    def serves_until_it_is_told_to_end(self, program, words):
+        """On any free port: that of the README may be in use here."""
+        words = [re.sub(r":\d+$", ":0", word) for word in words[1:]]
+        with tempfile.TemporaryDirectory() as folder:
+            server = subprocess.Popen([program, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "HEADROOM_DIR": folder})
+            try:
+                self.assertIn("serving http://127.0.0.1:", server.stderr.readline())
+                server.terminate()
+                self.assertEqual(server.wait(timeout=240), 0)
+            finally:
+                server.kill()
+                server.wait()
+                server.stderr.close()
 
     def test_every_file_it_names_exists(self):
         text = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)  # `[&](Type name)` in a sample is no link

@@ -277,6 +277,8 @@ const char* step_name(std::size_t step) {
                                                 "notice: before",
                                                 "notice: all told",
                                                 "notice: given up",
+                                                "ledger: base stored",
+                                                "ledger: half read",
                                                 "hook: before wait",
                                                 "removal: before wait",
                                                 "listeners: locked"});

@@ -1,7 +1,8 @@
-// Host memory that runs out on purpose, on this thread, while one of these lives. The operators that ask are in
-// host_memory_operators.hpp: exactly one source file of a test program includes it.
+// Host memory that runs out on purpose, on this thread, while one of these lives, and how much of it the program holds. The operators
+// that ask and count are in host_memory_operators.hpp: exactly one source file of a test program includes it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace headroom::test {
@@ -31,5 +32,10 @@ public:
 
 /// Called by every `new` of this thread, before anything else, while it is set. It must not allocate.
 inline thread_local void (*at_host_allocation)() noexcept = nullptr;
+
+/// What all threads got from `new` and have not given back. Written by every `new` and `delete`, read by tests; relaxed: counts that stand
+/// for themselves.
+inline std::atomic<std::int64_t> host_blocks_held{0};
+inline std::atomic<std::int64_t> host_bytes_held{0};
 
 }  // namespace headroom::test

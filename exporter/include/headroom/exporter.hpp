@@ -1,8 +1,8 @@
-// headroom: the Prometheus exporter inside a program.
+// headroom: the exporter inside a program: metrics for Prometheus, a live page for people.
 // Layer: exporter
 //
-// One thread serves this process's books at /metrics and follows the event lanes four times a second; each open connection has a
-// short-lived thread of its own. Figures are read from the books when somebody asks, so nothing is copied, cached or locked: an
+// One thread serves this process's books, at /metrics and, for browsers, at /, and follows the event lanes four times a second; each
+// open connection has a short-lived thread of its own. Figures are read from the books when somebody asks, so nothing is copied, cached or locked: an
 // allocation never waits for a scrape.
 //
 // Use start() where the program decides, start_from_environment() where whoever runs it does (HEADROOM_EXPORTER=127.0.0.1:9478).

@@ -33,7 +33,7 @@ namespace headroom::flight {
 
 inline constexpr std::uint64_t kMagic = 0x31'54'48'47'4C'46'52'48;  // "HRFLGHT1" read as little-endian bytes
 inline constexpr std::uint16_t kAbiMajor = 1;                       // readers refuse another one, politely
-inline constexpr std::uint16_t kAbiMinor = 2;                       // only additions in places that were zero
+inline constexpr std::uint16_t kAbiMinor = 3;                       // only additions in places that were zero
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 
 // ── Packed words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +89,7 @@ inline constexpr std::uint32_t kTagCells = 256;
 inline constexpr std::uint32_t kLaneCount = 64;
 inline constexpr std::uint32_t kOwnedLanes = 48;  ///< lanes 0…47 have one owner at a time; 48…63 are shared, events only
 inline constexpr std::uint32_t kSlotsPerShare = 1024;
+inline constexpr std::size_t kTallyWords = 186;  ///< of LedgerTallies, without its spare ones
 
 // Header ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,12 +152,17 @@ struct alignas(64) FileHeader {
   Word syncs_written;         // 2160   fetch_add; sync number k lies in entry k mod count
   Word lanes_used;            // 2168   highest owned lane ever taken + 1
   Word hooks_folded;          // 2176   from minor 2: hooks that found no cell and count in `other`
-  char spare2[1912];
+  // 2184   from minor 3, words of LedgerTallies: what managers had counted whose cell another took since, of all cells. Whoever opens
+  // that other sets each word of its cell to 0 and then adds it here (fetch_add, release): a reader that reads here first
+  // (acquire) sees none twice. A program that is killed in between loses the word in hand.
+  Word earlier_tallies[kTallyWords];
+  char spare2[424];
 };
 static_assert(sizeof(FileHeader) == 4096);
 static_assert(offsetof(FileHeader, regions) == 64 && offsetof(FileHeader, wanted_bytes) == 320);
 static_assert(offsetof(FileHeader, boot_id) == 400 && offsetof(FileHeader, command) == 600);
 static_assert(offsetof(FileHeader, state) == 2048 && offsetof(FileHeader, lanes_used) == 2168);
+static_assert(offsetof(FileHeader, earlier_tallies) == 2184);
 
 /// Written by whoever won `next_sync_ticks`: Readers take it when `number` is the same before and after
 /// (acquire) and equals 1 + the sync's number. Doubles as "last activity".
@@ -261,7 +267,10 @@ struct alignas(64) LedgerCell {
   Word kind;                 // 0 manager, 1 device account
   Word pending_free_bytes;   // device account, from minor 1: freed, but not yet the device's again; fetch_add and fetch_sub
   Word physical_device;      // from minor 2: the same for ledgers of one physical device; 0 = unknown, or its account speaks
-  Word spare[11];
+  // From minor 3: 1 when another ledger that was not over had this name on this device, and not this word, as this one opened. Whoever
+  // needs names that differ puts the directory id before the name of such a one, for as long as it is there. Before `state`.
+  Word is_namesake;
+  Word spare[10];
 };
 static_assert(sizeof(LedgerCell) == 512);
 static_assert(offsetof(LedgerCell, alloc) == 64 && offsetof(LedgerCell, peak) == 128 && offsetof(LedgerCell, limit) == 192);
@@ -287,6 +296,7 @@ struct alignas(64) LedgerTallies {
   Word spare[70];
 };
 static_assert(sizeof(LedgerTallies) == 2048);
+static_assert(offsetof(LedgerTallies, spare) == kTallyWords * sizeof(Word));
 
 inline constexpr std::size_t kSizeBuckets = 48;      // bucket i: [2^(i−1), 2^i) bytes, bucket 0: zero
 inline constexpr std::size_t kDurationBuckets = 40;  // bucket i: [2^(i−1), 2^i) ns

@@ -94,6 +94,12 @@ struct CounterSums {
   std::array<std::uint64_t, kUseBuckets> use_histogram{};
 };
 
+/// What the ledgers counted that had this one's cell before it. Counters of a cell only grow: these and the present ledger's are all that
+/// was ever counted in it.
+struct EarlierSums {
+  std::uint64_t allocations = 0, frees = 0, allocation_bytes = 0, deallocation_bytes = 0;
+};
+
 /// What the guards of a ledger did; zeros where there is none, and in files of an earlier minor version.
 struct GuardTallies {
   std::array<std::uint64_t, kOomPolicyCount> policy_runs{};  ///< by policy: requests about which it was asked
@@ -113,6 +119,7 @@ struct LedgerSnapshot {
   std::uint64_t operation_number = 0;  ///< of the operation that made `allocated` what it is, as in its record; 0 unknown
   LedgerState state = LedgerState::free;
   bool is_device_account = false;
+  bool is_namesake = false;  ///< another had this name on this device as it opened: tell them apart by directory_id
   std::optional<std::uint32_t> parent_cell;  ///< the device account above a manager; absent: none
   std::string name;                          ///< of the manager or account
   std::string device_name;                   ///< empty when unknown
@@ -133,6 +140,7 @@ struct LedgerSnapshot {
   PressureLevel pressure = PressureLevel::none;
   std::uint64_t pressure_sequence = 0;
   CounterSums counters;
+  EarlierSums earlier;
   std::array<std::array<std::uint64_t, kLayerCount>, kErrorKindCount> refusals{};
   std::array<std::uint64_t, kErrorKindCount> free_failures{};
   std::array<std::array<std::uint64_t, 5>, 5> transitions{};
@@ -209,6 +217,9 @@ public:
   /// Maps a file read-only and checks everything that reading relies on. Errors: io (with the system's text), parse (what is wrong
   /// at which offset), unsupported (another version or endianness; says both versions).
   [[nodiscard]] static Result<FlightView> open(std::string path);
+  /// The same of a file that is open for reading, and may have lost its name by now. The descriptor is the view's from here on, and closed
+  /// after an error.
+  [[nodiscard]] static Result<FlightView> open(int descriptor, std::string name);
   /// The books of this process; nothing before the first manager was made.
   [[nodiscard]] static std::optional<FlightView> of_this_process();
   /// A view over bytes that the caller keeps alive and 64-byte aligned (tests, fuzzers). Errors as for open.
@@ -216,6 +227,8 @@ public:
 
   [[nodiscard]] std::string const& path() const noexcept;  ///< "(memory)" without a file
   [[nodiscard]] FileHeader const& header() const noexcept;
+  /// All that is mapped: for a program that answers SIGBUS, since somebody may truncate the file, or that gives pages back between reads.
+  [[nodiscard]] std::span<const std::byte> memory() const noexcept;
   [[nodiscard]] ProcessInfo process() const;
   [[nodiscard]] Liveness liveness() const;
   [[nodiscard]] ClockMap clock() const;
@@ -226,6 +239,10 @@ public:
   [[nodiscard]] std::vector<LedgerSnapshot> ledgers() const;
   /// Also those that are closed and empty, until their cell is used again: what a post-mortem asks of a process that has ended.
   [[nodiscard]] std::vector<LedgerSnapshot> all_ledgers() const;
+  /// What managers had in their tallies whose cell another took since, summed up: refusals, free_failures, transitions, observed,
+  /// write_offs, retries and guard; the rest is empty. Zeros in files of an earlier minor version. Read before the ledgers, nothing is in
+  /// both, and what changes hands just now may be in neither.
+  [[nodiscard]] LedgerSnapshot earlier_tallies() const;
   /// Only the three words, with the reader's protocol of the books: cheap enough for a tight loop.
   struct Words {
     std::uint64_t claimed, allocated, peak;

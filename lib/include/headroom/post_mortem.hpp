@@ -50,6 +50,15 @@ struct PostMortemOptions {
 [[nodiscard]] Result<void> write_post_mortem(flight::FlightView const& view, int descriptor, std::string_view reason,
                                              PostMortemOptions options = {});
 
+/// Whether such a file of this run lies in that folder (empty: as below), written by whomever.
+[[nodiscard]] bool has_filed_post_mortem(flight::FlightView const& view, std::string_view folder);
+
+/// Of the process behind a flight file, as a file in `folder`, which is made if it is missing and then kept to its caps; empty: the
+/// folder that programs use. It is named as that process names its own, under the next free number. Returns its path.
+/// Errors: io (the system's reason; nowhere to put it). Whoever calls it for one process should be alone in that.
+[[nodiscard]] Result<std::string> file_post_mortem(flight::FlightView const& view, std::string_view folder,
+                                                   std::string_view reason, PostMortemOptions options = {});
+
 /// What became of the failures for which this process might have written a post-mortem by itself. One that fails inside a hook, a
 /// listener, a checkpoint or another operation belongs to what that stands in, and is skipped.
 struct PostMortemCounts {

@@ -59,6 +59,9 @@ enum class TestPoint : std::uint8_t {
   pressure_before_note,    ///< the change's event is written, nobody who listens can know of it yet
   notices_before_give_up,  ///< everything was told, the right to tell is about to be given up
   notices_after_give_up,   ///< … was given up; about to look once more
+  // Ledgers whose cell changes hands.
+  open_before_generation,  ///< the base of the new ledger is stored, and nothing else of it
+  read_before_earlier,     ///< a reader has the counters of a ledger, and not yet what its cell had counted before it
   // Hooks and listeners that run elsewhere. Passed under the list's mutex: a handler may note that, and must not wait.
   hook_before_wait,
   removal_before_wait,

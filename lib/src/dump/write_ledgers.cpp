@@ -43,7 +43,7 @@ bool Writer::read_ledger(std::uint32_t cell, LedgerSnapshot& ledger, std::size_t
     if (!flight::read_books(mapped_, cell, ledger)) return false;
     tags = sum_tags_of(ledger, left_out);
     flight::read_words(mapped_, cell, ledger);
-    if (StdAtomics::load_acquire(mapped_.ledgers()[cell].generation) != ledger.generation) continue;
+    if (!flight::is_same_ledger(mapped_.ledgers()[cell], ledger)) continue;
     tags_left_out_ += left_out;
     return true;
   }

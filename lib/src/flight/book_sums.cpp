@@ -97,6 +97,15 @@ CounterSums sum_counters(MappedFlight const& mapped, std::uint32_t ledger) {
   return sums;
 }
 
+EarlierSums earlier_sums(MappedFlight const& mapped, std::uint32_t ledger) noexcept {
+  auto const* const base = mapped.ledger_bases().find(ledger);
+  if (base == nullptr) return {};
+  return {.allocations = load(base->allocations),
+          .frees = load(base->frees),
+          .allocation_bytes = load(base->allocation_bytes),
+          .deallocation_bytes = load(base->deallocation_bytes)};
+}
+
 std::vector<TagSnapshot> sum_tags(MappedFlight const& mapped, std::vector<TagName const*> const& wanted, Word const& peak_word) {
   std::vector<TagSnapshot> tags;
   tags.reserve(wanted.size());

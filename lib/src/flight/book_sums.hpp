@@ -19,6 +19,9 @@ class MappedFlight;
 /// Frees are read before allocations over all lanes, so that a busy ledger does not show more frees than allocations.
 [[nodiscard]] CounterSums sum_counters(MappedFlight const& mapped, std::uint32_t ledger);
 
+/// What the ledger's base says: the counters of the cell as they were when the ledger was opened.
+[[nodiscard]] EarlierSums earlier_sums(MappedFlight const& mapped, std::uint32_t ledger) noexcept;
+
 /// What one tag cell (below kTagCells) holds; the rest of `tag` stays as it is. All tags of a ledger belong to one peak: read its
 /// peak word before the first and after the last, and again if it moved.
 void sum_tag(MappedFlight const& mapped, std::uint32_t cell, std::uint64_t peak_word, TagSnapshot& tag) noexcept;

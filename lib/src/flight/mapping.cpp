@@ -42,6 +42,11 @@ Result<std::shared_ptr<MappedFlight const>> MappedFlight::open(std::string path)
     }
     return io_error(path, "cannot open", error);
   }
+  return open(fd.take(), std::move(path));
+}
+
+Result<std::shared_ptr<MappedFlight const>> MappedFlight::open(int descriptor, std::string path) {
+  Descriptor fd{descriptor};
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) return io_error(path, "cannot examine", errno);
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::io, Layer::request, path + ": is no regular file");

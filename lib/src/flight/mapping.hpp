@@ -56,6 +56,8 @@ public:
   enum class Origin : std::uint8_t { file, this_process, bytes };
 
   [[nodiscard]] static Result<std::shared_ptr<MappedFlight const>> open(std::string path);
+  /// Takes the descriptor, also after an error; `path` is what it is called.
+  [[nodiscard]] static Result<std::shared_ptr<MappedFlight const>> open(int descriptor, std::string path);
   [[nodiscard]] static Result<std::shared_ptr<MappedFlight const>> over(std::span<const std::byte> bytes, std::string name,
                                                                         Origin origin);
 
@@ -68,6 +70,7 @@ public:
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
   [[nodiscard]] Origin origin() const noexcept { return origin_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  ///< −1 without a file
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_, layout_.file_bytes}; }
   [[nodiscard]] FileHeader const& header() const noexcept { return *reinterpret_cast<FileHeader const*>(bytes_); }
 
   [[nodiscard]] auto clock_syncs() const noexcept { return table<ClockSync>(Region::clock_syncs); }

@@ -38,6 +38,9 @@ using RawThreadName = std::array<char, 16>;  ///< zero padded
 
 /// A ledger but for its names, tags, bytes in flight and the three words, which are read last. False: the cell is free.
 [[nodiscard]] bool read_books(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot& ledger);
+/// Whether the cell is that ledger's still, after all of it was read. A new owner leaves the old state before it stores its base, which
+/// would be in both `counters` and `earlier`, and has another generation before it is open.
+[[nodiscard]] bool is_same_ledger(LedgerCell const& cell, LedgerSnapshot const& ledger) noexcept;
 /// Claimed, allocated and peak; after the tags, so that the peak is none that they have not seen. What is pending is among them.
 void read_words(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot& ledger) noexcept;
 [[nodiscard]] std::uint64_t in_flight_bytes(std::span<InFlightOperation const> operations, Table<LedgerCell> const& cells,

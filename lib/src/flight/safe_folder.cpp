@@ -34,6 +34,14 @@ bool can_group_look(int fd) noexcept {
   return fstat(fd, &info) == 0 && (info.st_mode & 0050) == 0050;
 }
 
+// The umask may have taken the group's rights away, which it did not mean to: they were asked for by name. Where it did not, nothing is
+// changed: a folder that inherited its group, and that its files shall inherit it, loses the latter by a chmod of whoever is not in that
+// group.
+void give_rights(int fd, mode_t mode) noexcept {
+  struct stat info{};
+  if (fstat(fd, &info) != 0 || (info.st_mode & mode) != mode) static_cast<void>(fchmod(fd, mode));
+}
+
 // As it is where nobody knows the current folder.
 std::string absolute(std::string const& folder) {
   std::error_code error;
@@ -65,8 +73,7 @@ FolderChoice open_safe_folder(bool group_readable, std::size_t first) {
     if (fd >= 0) {
       problem = distrust(fd);
       if (problem.empty()) {
-        // The umask may have taken the group's rights away, which it did not mean to: they were asked for by name.
-        if (made) static_cast<void>(fchmod(fd, mode));
+        if (made) give_rights(fd, mode);
         choice.group_can_look = can_group_look(fd);
         choice.fd = fd;
         choice.path = folder;

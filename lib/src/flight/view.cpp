@@ -65,6 +65,12 @@ Result<FlightView> FlightView::open(std::string path) {
   });
 }
 
+Result<FlightView> FlightView::open(int descriptor, std::string name) {
+  return MappedFlight::open(descriptor, std::move(name)).map([](auto&& mapped) {
+    return FlightView{std::forward<decltype(mapped)>(mapped)};
+  });
+}
+
 Result<FlightView> FlightView::over(std::span<const std::byte> bytes, std::string name) {
   return MappedFlight::over(bytes, std::move(name), MappedFlight::Origin::bytes).map([](auto&& mapped) {
     return FlightView{std::forward<decltype(mapped)>(mapped)};
@@ -82,6 +88,7 @@ std::optional<FlightView> FlightView::of_this_process() {
 
 std::string const& FlightView::path() const noexcept { return mapped_->name(); }
 FileHeader const& FlightView::header() const noexcept { return mapped_->header(); }
+std::span<const std::byte> FlightView::memory() const noexcept { return mapped_->bytes(); }
 Liveness FlightView::liveness() const { return liveness_of(*mapped_); }
 ClockMap FlightView::clock() const { return {header().ticks_per_second, clock_syncs(*mapped_)}; }
 
@@ -110,9 +117,13 @@ ProcessInfo FlightView::process() const {
   info.tags_folded = load(header.tags_folded);
   info.sites_folded = load(header.sites_folded);
   info.ledgers_without_cell = load(header.ledgers_without_cell);
-  for (auto const& lane : lanes()) {
-    info.events_recorded += lane.main_head + lane.journal_head;
-    if (lane.owned) ++info.lanes_in_use;
+  auto const used = mapped_->lanes_with_books();
+  for (std::uint32_t i = 0; i < mapped_->lanes().size(); ++i) {
+    if (i >= used && i < kOwnedLanes) continue;  // never owned: a hole of the file, which reading would fill with memory
+    auto const lane = read_lane(*mapped_, i);
+    if (!lane) continue;
+    info.events_recorded += lane->main_head + lane->journal_head;
+    if (lane->owned) ++info.lanes_in_use;
   }
   // Newest by ticks: realtime may have been set back.
   auto const syncs = clock_syncs(*mapped_);

@@ -1,5 +1,6 @@
 // FlightView: the ledgers, whole.
 #include <algorithm>
+#include <bitset>
 #include <numeric>
 #include <utility>
 
@@ -7,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/pci_address.hpp"
+#include "base/test_point.hpp"
 #include "flight/book_readers.hpp"
 #include "flight/book_sums.hpp"
 #include "flight/mapping.hpp"
@@ -34,7 +36,9 @@ std::vector<TagName> all_tags(FlightView const& view, MappedFlight const& mapped
   std::vector<TagName> tags;
   // Acquire: entries below it were begun before; each has a guard of its own.
   auto const used = std::min<std::uint64_t>(StdAtomics::load_acquire(mapped.header().directory_used), mapped.directory().size());
-  for (std::uint32_t id = 1; id < used; ++id) {
+  // As many as all ledgers together can have; what a broken file has beyond that belongs to none.
+  constexpr std::size_t kMost = std::size_t{kLedgerCount} * kTagCells;
+  for (std::uint32_t id = 1; id < used && tags.size() < kMost; ++id) {
     auto name = view.name(id);
     if (!name || name->kind != EntryKind::tag || name->number >= kTagCells) continue;
     tags.push_back(
@@ -44,13 +48,20 @@ std::vector<TagName> all_tags(FlightView const& view, MappedFlight const& mapped
 }
 
 /// Open tags always; closed ones only while their ledger is closed too: the id of a reopened ledger is the parent of old tags as
-/// well.
+/// well. One for each tag cell at most, whatever a broken file says.
 std::vector<TagName const*> tags_of(std::vector<TagName> const& tags, LedgerSnapshot const& ledger) {
   std::vector<TagName const*> found;
   if (ledger.directory_id == 0) return found;
-  for (auto const& tag : tags) {
-    if (tag.ledger_id == ledger.directory_id && (tag.open || ledger.state == LedgerState::closed)) found.push_back(&tag);
+  std::bitset<kTagCells> taken;
+  for (const bool open : {true, false}) {
+    if (!open && ledger.state != LedgerState::closed) break;
+    for (auto const& tag : tags) {
+      if (tag.ledger_id != ledger.directory_id || tag.open != open || taken[tag.cell]) continue;
+      taken.set(tag.cell);
+      found.push_back(&tag);
+    }
   }
+  std::ranges::sort(found, {}, &TagName::id);
   return found;
 }
 
@@ -149,11 +160,19 @@ bool read_books(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot&
   ledger.generation = load(cell.generation);
   ledger.created_ticks = load(cell.created_ticks);
   ledger.directory_id = id_in(cell.directory_id);
+  ledger.is_namesake = load(cell.is_namesake) != 0;
   ledger.counters = sum_counters(mapped, index);
+  test_point(TestPoint::read_before_earlier);
+  ledger.earlier = earlier_sums(mapped, index);
   ledger.live_allocations = checked_sub(ledger.counters.allocations, ledger.counters.frees).value_or(0);
   take_tallies(mapped.tallies()[index], ledger);
   take_figures(cell, ledger);
   return true;
+}
+
+bool is_same_ledger(LedgerCell const& cell, LedgerSnapshot const& ledger) noexcept {
+  if (StdAtomics::load_acquire(cell.state) != static_cast<std::uint64_t>(ledger.state)) return false;
+  return load(cell.generation) == ledger.generation;
 }
 
 void read_words(MappedFlight const& mapped, std::uint32_t index, LedgerSnapshot& ledger) noexcept {
@@ -198,12 +217,24 @@ std::vector<LedgerSnapshot> FlightView::all_ledgers() const {
   for (std::uint32_t index = 0; index < cells.size(); ++index) {
     for (int i = 0; i < kGenerationTries; ++i) {
       auto ledger = read_ledger({*this, *mapped_, tags, operations}, index);
-      if (ledger && StdAtomics::load_acquire(cells[index].generation) != ledger->generation) continue;
+      if (ledger && !is_same_ledger(cells[index], *ledger)) continue;
       if (ledger) ledgers.push_back(std::move(*ledger));
       break;
     }
   }
   return ledgers;
+}
+
+LedgerSnapshot FlightView::earlier_tallies() const {
+  LedgerTallies sums{};
+  auto* const words = reinterpret_cast<Word*>(&sums);
+  // Acquire: pairs with the release of whoever adds, so that a ledger that is read later no longer has it.
+  for (std::size_t i = 0; i < kTallyWords; ++i) {
+    words[i].store(StdAtomics::load_acquire(header().earlier_tallies[i]), std::memory_order_relaxed);
+  }
+  LedgerSnapshot ledger;
+  take_tallies(sums, ledger);
+  return ledger;
 }
 
 FlightView::Words FlightView::words(std::uint32_t cell) const noexcept {

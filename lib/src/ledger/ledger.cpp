@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bitset>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -34,6 +35,8 @@ std::uint64_t limit_word_of(MemoryBudget budget) noexcept {
   return pack_limit(bytes, budget.enforces(), budget.is_unlimited());
 }
 
+std::mutex naming_mutex;  // whether ledgers have a namesake, from the look at the others until one is open
+
 // A word of LedgerCounters by position: bases are taken and subtracted word by word.
 constexpr std::size_t kCounterWords = sizeof(LedgerCounters) / sizeof(Word);
 Word& word_at(LedgerCounters& counters, std::size_t index) noexcept { return reinterpret_cast<Word*>(&counters)[index]; }
@@ -58,6 +61,21 @@ void Ledger::settle_in(std::uint32_t cell) {
   index_ = cell;
 }
 
+// The tallies begin at 0; what a manager before had counted in them stays in the file, as a sum over all cells. An account's does not:
+// what its managers were refused is in theirs.
+void Ledger::put_tallies_aside() noexcept {
+  const bool is_kept = index_ != kNoCell && cell_->kind.load(std::memory_order_relaxed) != 1;
+  // Nobody else writes the tallies of a ledger that is not open.
+  auto* tally_words = reinterpret_cast<Word*>(tallies_);
+  for (std::size_t i = 0; i < kTallyWords; ++i) {
+    const std::uint64_t counted = tally_words[i].load(std::memory_order_relaxed);
+    if (counted == 0) continue;
+    tally_words[i].store(0, std::memory_order_relaxed);
+    // Release: whoever reads the sum with acquire finds the word above at 0.
+    if (is_kept) recorder.header->earlier_tallies[i].fetch_add(counted, std::memory_order_release);
+  }
+}
+
 void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t device_entry, MemoryBudget budget) {
   // Once only: whoever closed the manager before this one, or freed its last block, may be looking at its cell still.
   if (cell_ == nullptr) settle_in(cell);
@@ -69,9 +87,8 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
     }
     word_at(*base_, i).store(present, std::memory_order_release);
   }
-  // Nobody else writes the tallies of a ledger that is not open.
-  auto* tally_words = reinterpret_cast<Word*>(tallies_);
-  for (std::size_t i = 0; i < sizeof(LedgerTallies) / sizeof(Word); ++i) tally_words[i].store(0, std::memory_order_relaxed);
+  test_point(TestPoint::open_before_generation);
+  put_tallies_aside();
   misuses_.store(0, std::memory_order_relaxed);
 
   directory_id_ = add_entry(EntryKind::ledger, device_entry, cell, device_entry, name);
@@ -79,6 +96,9 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   other_ = cell == kNoCell ? TagPlace{} : add_tag(directory_id_, kOtherTag);
 
   LedgerCell& words = *cell_;
+  // Until this one is open and seen by whoever opens another: of two at a time, one has the bare name.
+  const std::scoped_lock naming{naming_mutex};
+  words.is_namesake.store(has_namesake(device_entry) ? 1 : 0, std::memory_order_relaxed);
   // alloc's operation number goes on, so that a tag cell's old peak_seen never equals a new peak.
   words.peak.store(words.alloc.load(std::memory_order_relaxed), std::memory_order_relaxed);
   words.limit.store(limit_word_of(budget), std::memory_order_seq_cst);
@@ -98,6 +118,33 @@ void Ledger::open(std::uint32_t cell, std::string_view name, std::uint32_t devic
   words.directory_id.store(directory_id_, std::memory_order_relaxed);
   set_scales(budget);
   words.state.store(static_cast<std::uint64_t>(LedgerState::open), std::memory_order_release);
+}
+
+// Another ledger that is not over has the bare name on this device. A word of its own in the cell, since who is asked later cannot know:
+// the other may be gone by then.
+bool Ledger::has_namesake(std::uint32_t device_entry) const noexcept {
+  if (directory_id_ == 0) return false;
+  DirectoryEntry const& own = recorder.directory[directory_id_];
+  const auto is_alike = [&](DirectoryEntry const& other) {
+    for (std::size_t i = 0; i < kLabelBytes / sizeof(Word); ++i) {
+      if (own.label[i].load(std::memory_order_relaxed) != other.label[i].load(std::memory_order_relaxed)) return false;
+    }
+    return true;
+  };
+  for (std::uint32_t index = 0; index < kLedgerCount; ++index) {
+    LedgerCell const& cell = recorder.ledgers[index];
+    if (&cell == cell_) continue;
+    // Acquire: pairs with the release of the state as it opened, before which the words below were stored.
+    const auto state = cell.state.load(std::memory_order_acquire);
+    const bool is_over = state == static_cast<std::uint64_t>(LedgerState::closed) &&
+                         (cell.claim.load(std::memory_order_seq_cst) & kBytesMask) == 0;
+    if (state == static_cast<std::uint64_t>(LedgerState::free) || is_over) continue;
+    if (cell.is_namesake.load(std::memory_order_relaxed) != 0 || cell.device_id.load(std::memory_order_relaxed) != device_entry)
+      continue;
+    const auto id = static_cast<std::uint32_t>(cell.directory_id.load(std::memory_order_relaxed));
+    if (id != 0 && is_alike(recorder.directory[id])) return true;
+  }
+  return false;
 }
 
 void Ledger::close() noexcept {

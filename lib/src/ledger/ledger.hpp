@@ -200,6 +200,8 @@ private:
   struct PrivateBooks;
 
   void settle_in(std::uint32_t cell);
+  void put_tallies_aside() noexcept;
+  [[nodiscard]] bool has_namesake(std::uint32_t device_entry) const noexcept;
   template <class Attempt>
   [[nodiscard]] ClaimResult beside_claims_in_flight(Attempt&& attempt) const noexcept;
   template <class Visit>

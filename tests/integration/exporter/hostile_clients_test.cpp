@@ -143,7 +143,7 @@ TEST_F(HostileClients, ones_that_never_read_what_they_asked_for) {
   expect_a_good_scrape_beside([&] {
     Clients deaf = connect(80);
     std::string requests;
-    for (int request = 0; request < 40; ++request) requests += "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (int request = 0; request < 40; ++request) requests += "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (auto const& client : deaf) (void)client->say(requests);
     return deaf;
   });
@@ -168,9 +168,9 @@ TEST(ThrowingRoute, costs_a_500_and_is_counted) {
   auto listener = exporter::open_listener({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   auto server = exporter::Server::start(std::move(*listener),
-                                        {.routes = {{"/", []() -> exporter::Reply { throw std::runtime_error("no"); }},
-                                                    {"/odd", []() -> exporter::Reply { throw 5; }},
-                                                    {"/good", [] { return exporter::Reply{.body = "fine"}; }}},
+                                        {.routes = {{"/", [](auto const&) -> exporter::Reply { throw std::runtime_error("no"); }},
+                                                    {"/odd", [](auto const&) -> exporter::Reply { throw 5; }},
+                                                    {"/good", [](auto const&) { return exporter::Reply{.body = "fine"}; }}},
                                          .tick = [] { throw std::runtime_error("nor this"); },
                                          .count_error = [&errors] { ++errors; }})
                     .value();

@@ -101,6 +101,20 @@ struct Response {
   return response;
 }
 
+/// A body that came in chunks, as one; what is no chunk ends it.
+[[nodiscard]] inline std::string without_chunks(std::string_view body) {
+  std::string whole;
+  while (!body.empty()) {
+    const auto line = body.find("\r\n");
+    if (line == std::string_view::npos) return whole;
+    const auto size = std::strtoul(std::string{body.substr(0, line)}.c_str(), nullptr, 16);
+    if (size == 0 || line + 2 + size + 2 > body.size()) return whole;
+    whole += body.substr(line + 2, size);
+    body.remove_prefix(line + 2 + size + 2);
+  }
+  return whole;
+}
+
 [[nodiscard]] inline Response ask(std::uint16_t port, std::string const& request, bool ipv6 = false) {
   const Client client{port, ipv6};
   if (!client.connected() || !client.say(request)) return {};
@@ -109,7 +123,7 @@ struct Response {
 
 [[nodiscard]] inline Response get(std::uint16_t port, std::string const& path, std::string const& headers = {}, bool ipv6 = false,
                                   std::string const& method = "GET") {
-  return ask(port, method + " " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n" + headers + "\r\n", ipv6);
+  return ask(port, method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n", ipv6);
 }
 
 }  // namespace headroom::test

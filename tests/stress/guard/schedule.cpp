@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, kTestPointCount> kPointNames{
     "reserve_after_unspent",     "spend_before_unspent",   "spend_after_unspent",    "drop_before_unspent",
     "drop_after_unspent",        "drop_after_unclaim",     "return_before_retire",   "return_before_unclaim",
     "room_before_claim",         "room_after_claim",       "claim_before_exchange",  "flush_asked",
-    "pressure_before_note",      "notices_before_give_up", "notices_after_give_up",  "hook_before_wait",
-    "removal_before_wait",       "listeners_locked"};
+    "pressure_before_note",      "notices_before_give_up", "notices_after_give_up",  "open_before_generation",
+    "read_before_earlier",       "hook_before_wait",       "removal_before_wait",    "listeners_locked"};
 static_assert(!kPointNames.back().empty());
 
 thread_local constinit int self_index = -1;

@@ -148,6 +148,7 @@ struct EveryPoint {
   EveryPoint& operator=(EveryPoint const&) = delete;
 
   static void look(TestPoint point) noexcept {
+    if (point == TestPoint::read_before_earlier) return;  // passed by this look itself
     ++visited;
     const auto at = static_cast<int>(point);
     auto const& cell = flight::recorder.ledgers[account->ledger_cell().value()];

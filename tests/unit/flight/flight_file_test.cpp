@@ -143,5 +143,40 @@ TEST_F(FlightFile, is_its_owners_to_write_whatever_the_umask_says) {
   give_back(memory);
 }
 
+TEST_F(FlightFile, of_a_folder_that_hands_its_group_down_belongs_to_that_group) {
+  constexpr gid_t kOthers = 64'123;  // only root may give a folder to a group that it is not in
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(base.c_str(), 0, kOthers), 0);
+  }
+  ASSERT_EQ(::chmod(base.c_str(), 02700), 0);
+  auto const mask = ::umask(0022);
+  auto const memory =
+      make_flight_memory({.program = "test", .pid = 17, .run = 1, .group_readable = true, .sizes = kSmallSizes}, notice);
+  ::umask(mask);
+  EXPECT_EQ(memory.backing, Backing::file) << notice;
+  struct stat above{};
+  struct stat folder{};
+  struct stat file{};
+  ASSERT_EQ(::stat(base.c_str(), &above), 0);
+  ASSERT_EQ(::stat((base + "/flights").c_str(), &folder), 0);
+  ASSERT_EQ(::stat(memory.temporary_path.c_str(), &file), 0);
+  EXPECT_EQ(folder.st_mode & 07777U, 02750U);
+  EXPECT_EQ(file.st_mode & 07777U, 0640U);
+  EXPECT_EQ(folder.st_gid, above.st_gid);
+  EXPECT_EQ(file.st_gid, above.st_gid);
+  give_back(memory);
+}
+
+TEST_F(FlightFile, of_a_group_is_for_the_group_whatever_the_umask_says) {
+  auto const mask = ::umask(0077);
+  auto const memory =
+      make_flight_memory({.program = "test", .pid = 17, .run = 1, .group_readable = true, .sizes = kSmallSizes}, notice);
+  ::umask(mask);
+  EXPECT_EQ(memory.backing, Backing::file) << notice;
+  EXPECT_EQ(fs::status(base + "/flights").permissions(), fs::perms{0750});
+  EXPECT_EQ(fs::status(memory.temporary_path).permissions(), fs::perms{0640});
+  give_back(memory);
+}
+
 }  // namespace
 }  // namespace headroom::flight

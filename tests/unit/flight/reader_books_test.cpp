@@ -167,6 +167,21 @@ TEST(FlightLedgers, from_the_ninth_on_only_the_overflow_block_counts) {
   EXPECT_EQ(ledger.live_allocations, 0U) << "more frees than allocations is no count";
 }
 
+TEST(FlightTags, are_one_for_each_tag_cell_whatever_the_directory_says) {
+  FlightBuilder file;
+  file.open_ledger(0, 1, "m");
+  file.put_name(2, EntryKind::tag, 1, 10, "weights", EntryState::closed);
+  file.put_name(3, EntryKind::tag, 1, 10, "weights again");
+  file.put_name(4, EntryKind::tag, 1, 10, "and again");
+  file.put_name(5, EntryKind::tag, 1, 11, "cache");
+  file.overflow().tags[10].bytes = 70;
+  auto const tags = file.view().ledgers().at(0).tags;
+  ASSERT_EQ(tags.size(), 2U);
+  EXPECT_EQ(tags[0].name, "weights again") << "an open one before a closed one, and of two the first";
+  EXPECT_EQ(tags[0].bytes, 70U);
+  EXPECT_EQ(tags[1].name, "cache");
+}
+
 TEST(FlightTags, sums_over_lanes_largest_first) {
   FlightBuilder file;
   auto& cell = file.open_ledger(0, 1, "m");

@@ -28,6 +28,7 @@ TEST(EventReaderTest, reads_every_ring_of_every_lane) {
   write(file, 0, Ring::main, 3);
   write(file, 0, Ring::journal, 2);
   write(file, 63, Ring::main, 1);  // a shared lane
+  file.header().lanes_used = 1;
   EventReader reader{file.view()};
   auto const polled = poll(reader);
   ASSERT_EQ(polled.events.size(), 6U);

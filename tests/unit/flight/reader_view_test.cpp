@@ -164,6 +164,7 @@ TEST(FlightProcess, is_told_as_the_header_says_and_no_more) {
   header.exporter_port = 9478;
   header.exporter_state = static_cast<std::uint64_t>(ExporterState::serving);
   header.refused_no_lane = 4;
+  header.lanes_used = 1;
   file.lane(0).header.owner = 77;
   file.lane(50).header.owner = 1;  // shared and busy
   auto info = file.view().process();
@@ -190,6 +191,22 @@ TEST(FlightProcess, is_told_as_the_header_says_and_no_more) {
   EXPECT_EQ(info.state, ProcessState::failed);
   EXPECT_EQ(info.exporter_state, ExporterState::none);
   EXPECT_EQ(info.exporter_port, 0U);
+}
+
+TEST(FlightProcess, has_no_figures_of_lanes_that_nobody_ever_owned) {
+  FlightBuilder file;
+  auto const write = [&](std::uint32_t lane) { file.write(lane, Ring::main, record(EventKind::allocate, 1)); };
+  for (std::uint32_t const lane : {0U, 2U, 3U, 47U, 48U, 63U}) {
+    file.lane(lane).header.owner = 1 + lane;
+    write(lane);
+  }
+  EXPECT_EQ(file.view().process().events_recorded, 2U) << "of the shared lanes 48 and 63 alone";
+  file.header().lanes_used = 3;
+  EXPECT_EQ(file.view().process().events_recorded, 4U) << "and of lanes 0 and 2";
+  EXPECT_EQ(file.view().process().lanes_in_use, 2U);
+  file.header().lanes_used = ~std::uint64_t{0};
+  EXPECT_EQ(file.view().process().events_recorded, 6U);
+  EXPECT_EQ(file.view().process().lanes_in_use, 4U);
 }
 
 TEST(FlightHostile, reads_a_file_of_nothing_but_ones) {
