@@ -76,7 +76,7 @@ Result<void> check(NodeExporterOptions const& options) {
                                         : "a TLS key without its certificate; expected both");
   }
   for (auto const& folder : options.folders) {
-    if (auto good = exporter::NodeWatch::check_folder(folder); !good) return of_a_file(std::move(good.error()));
+    if (auto good = exporter::check_folder(folder); !good) return of_a_file(std::move(good.error()));
   }
   return success();
 }

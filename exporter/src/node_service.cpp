@@ -88,7 +88,7 @@ NodeBooks::Options books_options(NodeService::Options const& options) {
 
 NodeWatch::Options watch_options(NodeService::Options const& options) {
   NodeWatch::Options watch;
-  watch.folders = options.folders;
+  watch.places.folders = options.folders;
   watch.guards_mappings = options.survives_truncation;
   watch.log = options.log;
   return watch;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <system_error>
@@ -14,7 +13,6 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "truncation_guard.hpp"
@@ -22,7 +20,6 @@
 namespace headroom::exporter {
 namespace {
 
-constexpr std::string_view kUserFolder = "headroom-";
 constexpr std::size_t kMostFiles = 4'096;  // names that are remembered of a folder; no other folder pays for one that is too full
 constexpr std::size_t kMostNames = 65'536;  // … and read of it
 constexpr std::size_t kMostBegun = 256;
@@ -31,8 +28,6 @@ constexpr std::string_view kBegunEnding = ".new";
 constexpr std::uint32_t kFileEvents = IN_MOVED_TO | IN_CREATE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
 constexpr std::uint32_t kParentEvents = IN_MOVED_TO | IN_CREATE;
 
-std::string text_of(int error) { return std::generic_category().message(error); }
-
 bool is_flight_name(std::string_view name) { return !name.starts_with('.') && name.ends_with(".flight"); }
 
 /// ".NAME.flight.new", which is going to be "NAME.flight".
@@ -40,35 +35,6 @@ bool is_begun_name(std::string_view name) {
   return name.starts_with('.') && name.ends_with(kBegunEnding) &&
          is_flight_name(name.substr(1, name.size() - 1 - kBegunEnding.size()));
 }
-
-std::string octal(mode_t mode) {
-  std::array<char, 8> text{};
-  std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777U));
-  return text.data();
-}
-
-/// A user by number, as in the names of folders that programs make.
-std::optional<std::uint64_t> user_of(std::string_view digits) {
-  std::uint64_t user = 0;
-  auto const* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, user);
-  return error == std::errc{} && stop == end ? std::optional{user} : std::nullopt;
-}
-
-/// All names in a folder; none when it cannot be read.
-std::vector<std::string> names_in(std::string const& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, decltype([](DIR* list) { ::closedir(list); })> list{::opendir(folder.c_str())};
-  while (dirent const* entry = list ? ::readdir(list.get()) : nullptr) names.emplace_back(entry->d_name);
-  return names;
-}
-
-std::string path_of(std::string const& folder, std::string_view name) {
-  std::string path = folder;
-  return path.append("/").append(name);
-}
-
-bool is_want_of_room(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC; }
 
 std::string_view last_part(std::string_view path) {
   const auto slash = path.rfind('/');
@@ -81,85 +47,12 @@ std::string parent_of(std::string const& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
-/// File systems whose files may change on another machine, of which inotify hears nothing. FUSE may be anything; most of it is remote.
-char const* network_of(std::string const& folder) {
-  struct Known {
-    std::uint64_t magic;
-    char const* name;
-  };
-  constexpr std::array<Known, 10> kNetworks{{{0x6969, "NFS"},
-                                             {0xFF534D42, "CIFS"},
-                                             {0xFE534D42, "SMB"},
-                                             {0x517B, "SMB"},
-                                             {0x00C36400, "Ceph"},
-                                             {0x0BD00BD0, "Lustre"},
-                                             {0x47504653, "GPFS"},
-                                             {0x5346414F, "AFS"},
-                                             {0x01021997, "9P"},
-                                             {0x65735546, "FUSE"}}};
-  struct statfs about{};
-  if (::statfs(folder.c_str(), &about) != 0) return nullptr;
-  // Of 32 bits, and signed on some machines.
-  auto const* const found = std::ranges::find(kNetworks, static_cast<std::uint64_t>(about.f_type) & 0xFFFF'FFFFU, &Known::magic);
-  return found == kNetworks.end() ? nullptr : found->name;
-}
-
-struct Judged {
-  FolderState state = FolderState::watched;
-  std::uint64_t owner = 0;
-  int error = 0;        // of the system
-  std::string problem;  // why it is refused
-};
-
-/// Looks at the folder itself and not at its name, which may lead elsewhere a moment later.
-Judged judge(std::string const& path, bool is_named, std::optional<std::uint64_t> owner = {}) {
-  Judged judged;
-  const FileDescriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (is_named ? 0 : O_NOFOLLOW))};
-  struct stat info{};
-  if (folder.get() < 0 || ::fstat(folder.get(), &info) != 0) {
-    judged.error = errno;
-    judged.state = judged.error == ENOENT ? FolderState::missing : FolderState::refused;
-    judged.problem = judged.error == ENOTDIR ? "is no folder" : text_of(judged.error);
-    return judged;
-  }
-  judged.owner = info.st_uid;
-  if (owner && *owner != info.st_uid) {
-    judged.problem = "belongs to user " + std::to_string(info.st_uid) + ", expected " + std::to_string(*owner);
-  } else if ((info.st_mode & 0022U) != 0) {
-    judged.problem =
-        "its mode is " + octal(info.st_mode) +
-        ", expected one that lets nobody but its owner write, such as 0750: programs put no flight files into another";
-  } else if (::faccessat(folder.get(), ".", R_OK | X_OK, AT_EACCESS) != 0) {
-    judged.problem = text_of(errno);
-    judged.error = EACCES;
-  }
-  if (!judged.problem.empty()) judged.state = FolderState::refused;
-  return judged;
-}
-
 }  // namespace
 
 char const* to_string(Skip reason) noexcept {
   constexpr std::array<char const*, kSkipCount> kWords{"unreadable", "broken",   "unsupported", "foreign",
                                                        "duplicate",  "vanished", "truncated",   "too_many"};
   return kWords[static_cast<std::size_t>(reason)];
-}
-
-char const* to_string(FolderState state) noexcept {
-  constexpr std::array<char const*, kFolderStateCount> kWords{"watched", "missing", "refused"};
-  return kWords[static_cast<std::size_t>(state)];
-}
-
-Result<void> NodeWatch::check_folder(std::string const& folder) {
-  if (folder.empty()) return fail(ErrorKind::invalid_argument, Layer::request, "''; expected a folder of flight files");
-  const auto judged = judge(folder, true);
-  if (judged.state != FolderState::refused) return success();
-  return fail(ErrorKind::io, Layer::request, folder + ": " + judged.problem);
 }
 
 NodeWatch::NodeWatch(Options options, Sink sink)
@@ -177,31 +70,6 @@ void NodeWatch::say(std::string const& line) const {
   if (options_.log) options_.log(line);
 }
 
-std::vector<NodeWatch::Wanted> NodeWatch::wanted_folders() const {
-  std::vector<Wanted> wanted;
-  wanted.reserve(options_.folders.size());
-  for (auto const& folder : options_.folders) wanted.push_back({.path = without_slash(folder), .owner = {}});
-  if (!wanted.empty()) return wanted;
-  for (auto& folder : flight::flight_folders()) wanted.push_back({.path = without_slash(std::move(folder)), .owner = {}});
-  if (const char* chosen = std::getenv("HEADROOM_DIR"); chosen != nullptr && *chosen != '\0') return wanted;
-  const auto add = [&wanted](std::string path, std::optional<std::uint64_t> owner) {
-    const bool is_known = std::ranges::any_of(wanted, [&path](Wanted const& other) { return other.path == path; });
-    if (!is_known) wanted.push_back({.path = std::move(path), .owner = owner, .is_named = false});
-  };
-  for (auto const& shared : {options_.shared_memory, options_.common}) {
-    for (auto const& name : names_in(shared)) {
-      if (!name.starts_with(kUserFolder)) continue;
-      if (const auto user = user_of(std::string_view{name}.substr(kUserFolder.size()))) add(path_of(shared, name), user);
-    }
-  }
-  for (auto const& name : names_in(options_.runtime)) {
-    if (const auto user = user_of(name)) add(options_.runtime + '/' + name + "/headroom", user);
-  }
-  // One that all may write to is a folder of folders only.
-  if (judge(options_.common, false).state == FolderState::watched) add(options_.common, std::nullopt);
-  return wanted;
-}
-
 int NodeWatch::add_watch(std::string const& path, std::uint32_t events) {
   if (inotify_.get() < 0) return -1;
   const int watch = inotify_add_watch(inotify_.get(), path.c_str(), events | IN_ONLYDIR);
@@ -217,9 +85,9 @@ int NodeWatch::add_watch(std::string const& path, std::uint32_t events) {
   return watch;
 }
 
-void NodeWatch::look_at(Wanted const& wanted, Folder& folder) {
+void NodeWatch::look_at(WantedFolder const& wanted, Folder& folder) {
   auto const& path = wanted.path;
-  auto judged = judge(path, wanted.is_named, wanted.owner);
+  auto judged = judge_folder(path, wanted.is_named, wanted.owner);
   // Without descriptors now, in a moment perhaps: what is known of it stays.
   if (is_want_of_room(judged.error)) {
     if (std::exchange(folder.problem, judged.problem) != judged.problem) say(path + ": cannot be looked at: " + judged.problem);
@@ -259,8 +127,8 @@ void NodeWatch::watch_parents() {
     if (parents_.contains(parent)) return;
     if (const int number = add_watch(parent, kParentEvents | IN_MASK_ADD); number >= 0) parents_[parent] = number;
   };
-  if (options_.folders.empty()) {
-    for (auto const& parent : {options_.shared_memory, options_.runtime, options_.common}) watch(parent);
+  if (options_.places.folders.empty()) {
+    for (auto const& parent : {options_.places.shared_memory, options_.places.runtime, options_.places.common}) watch(parent);
   }
   for (auto const& [path, folder] : folders_) {
     if (inotify_.get() < 0) return;
@@ -269,10 +137,10 @@ void NodeWatch::watch_parents() {
 }
 
 void NodeWatch::refresh_folders() {
-  const auto wanted = wanted_folders();
+  const auto wanted = wanted_folders(options_.places);
   for (auto at = folders_.begin(); at != folders_.end();) {
     auto& [path, folder] = *at;
-    if (std::ranges::any_of(wanted, [&path](Wanted const& one) { return one.path == path; })) {
+    if (std::ranges::any_of(wanted, [&path](WantedFolder const& one) { return one.path == path; })) {
       ++at;
       continue;
     }
@@ -441,8 +309,7 @@ bool NodeWatch::may_be_folder(std::string_view name) const {
   const auto is_missing = [name](auto const& entry) {
     return entry.second.state == FolderState::missing && last_part(entry.first) == name;
   };
-  if (name.starts_with(kUserFolder) && user_of(name.substr(kUserFolder.size()))) return true;
-  return user_of(name).has_value() || std::ranges::any_of(folders_, is_missing);
+  return user_in(name, kUserFolder) || user_in(name, "") || std::ranges::any_of(folders_, is_missing);
 }
 
 void NodeWatch::read_events() {

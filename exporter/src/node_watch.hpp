@@ -3,10 +3,8 @@
 // By inotify, so that the file of a job of 50 ms is open before the job is over; and by listing the folders now and then, which is all
 // there is where inotify has no room. A file is opened and mapped on this thread, at once, and nothing else is done on it.
 //
-// Which folders: those that are named; else HEADROOM_DIR, else what programs of this user take, and of all users, as far as they may be
-// read and belong to whom their name says: /dev/shm/headroom-<uid>, /run/user/<uid>/headroom, /run/headroom/headroom-<uid>,
-// /run/headroom. A folder that others may write to is refused, as programs refuse it: whoever can write there can swap files. A file that
-// does not belong to the folder's owner is foreign, and left alone. What is missing is waited for.
+// Which folders, and which of them are refused: node_folders.hpp. A file that does not belong to the folder's owner is foreign, and left
+// alone. What is missing is waited for.
 //
 // A program that lives for a millisecond after its file has its name is over before anybody can look. But it has been writing the file
 // for longer than that, under a name of its own; so such a file is opened when that appears, and mapped when it has its name, gone or not.
@@ -33,6 +31,7 @@
 
 #include "listener.hpp"
 #include "node_books.hpp"
+#include "node_folders.hpp"
 
 namespace headroom::exporter {
 
@@ -41,10 +40,6 @@ enum class Skip : std::uint8_t { unreadable, broken, unsupported, foreign, dupli
 inline constexpr std::size_t kSkipCount = 8;
 [[nodiscard]] char const* to_string(Skip reason) noexcept;
 
-enum class FolderState : std::uint8_t { watched, missing, refused };
-inline constexpr std::size_t kFolderStateCount = 3;
-[[nodiscard]] char const* to_string(FolderState state) noexcept;
-
 class NodeWatch {
 public:
   using Clock = std::chrono::steady_clock;
@@ -52,12 +47,7 @@ public:
   using Sink = std::function<NodeBooks::Arrival(std::shared_ptr<flight::FlightView const> view, std::string path, FileId id)>;
 
   struct Options {
-    std::vector<std::string> folders;  ///< empty: the usual ones
-    // Where the usual ones of all users lie, when none is named: headroom-UID in the first and the last, UID/headroom in the second; the
-    // last may be one itself.
-    std::string shared_memory = "/dev/shm";
-    std::string runtime = "/run/user";
-    std::string common = "/run/headroom";
+    FolderPlaces places;
     std::chrono::milliseconds list_every{5'000};        ///< with inotify
     std::chrono::milliseconds list_every_without{250};  ///< where inotify has no room
     std::chrono::milliseconds time_to_finish{2'000};    ///< before a file that cannot be read is counted
@@ -67,10 +57,6 @@ public:
     std::function<char const*(std::string const& folder)> network_of;
     std::function<void(std::string const&)> log;  ///< one line; from this thread
   };
-  /// Whether a folder that somebody named can be watched at all; one that is missing can. Errors: io (no folder, not to be trusted, not
-  /// readable; says what was found and what was expected).
-  [[nodiscard]] static Result<void> check_folder(std::string const& folder);
-
   NodeWatch(Options options, Sink sink);
 
   /// Lists all folders once, watches them first. Then run(), until stop().
@@ -101,14 +87,8 @@ private:
     Clock::time_point first_seen;
   };
 
-  struct Wanted {
-    std::string path;
-    std::optional<std::uint64_t> owner;  // who it must belong to, of one that nobody named
-    bool is_named = true;                // by somebody, or this user's own
-  };
-  [[nodiscard]] std::vector<Wanted> wanted_folders() const;
   void refresh_folders();
-  void look_at(Wanted const& wanted, Folder& folder);
+  void look_at(WantedFolder const& wanted, Folder& folder);
   void watch_parents();
   [[nodiscard]] int add_watch(std::string const& path, std::uint32_t events);
   void forget_files(std::string const& path, Folder& folder, std::function<bool(std::string_view)> const& stays);

@@ -10,20 +10,20 @@ import sys
 import time
 import unittest
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 import jsonschema
 
 from browser import PATIENCE, Browser, find_chromium
 from command_runner import COMMAND, DATA, HEADER, CommandTest
+from state_client import StateClient
 
 SCHEMA = Path(__file__).resolve().parents[2] / "exporter/schema/state.schema.json"
 ROWS = "document.querySelectorAll('.process')"
 LIVE = "document.querySelector('#freshness').textContent === 'live'"
 
 
-class MachineTest(CommandTest):
+class MachineTest(StateClient, CommandTest):
     def start_export(self, *arguments):
         exporter = self.start_command("export", "--listen", "127.0.0.1:0", *arguments)
         self.url = self.wait_for(exporter, "serving ").split("serving ")[1].split(" on ")[0].removesuffix("metrics")
@@ -46,20 +46,6 @@ class MachineTest(CommandTest):
 
     def held(self, name, history, records, *arguments):
         return self.start_named(name, DATA / f"{history}.csv.xz", "--stop-after", records, "--hold", "1h", *arguments, until="holding")
-
-    def fetch(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
-            return answer.read().decode()
-
-    def state(self, query="?detail=", good=lambda state: True):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            state = json.loads(self.fetch("api/state.json" + query), parse_constant=self.fail)
-            self.validator.validate(state)
-            if good(state):
-                return state
-            self.assertLess(time.monotonic(), deadline, json.dumps(state, indent=1))
-            time.sleep(0.05)
 
     def states(self, state):
         return sorted((process["program"], process["state"]) for process in state["processes"])
@@ -184,9 +170,9 @@ class MachinePage(MachineTest):
                                                ("embed", "oom_batch", ()))]
         killed = self.held("score", "resnet", 4000, "--budget", "3200MiB")
         self.start_named("eval", self.write("tiny.csv", HEADER + "1,1,allocate,0x1000,256,0\n1,2,free,0x1000,256,0\n")).wait()
-        self.state(good=lambda s: ("score", "living") in self.states(s))
+        self.state("?detail=", good=lambda s: ("score", "living") in self.states(s))
         self.kill(killed)
-        self.state(good=lambda s: self.states(s) == [("embed", "living"), ("eval", "exited"), ("finetune", "living"), ("score", "killed"),
+        self.state("?detail=", good=lambda s: self.states(s) == [("embed", "living"), ("eval", "exited"), ("finetune", "living"), ("score", "killed"),
                                                      ("serve", "living"), ("train", "living")])
         return exporter, replays, killed
 

@@ -95,6 +95,9 @@ class SharedFolder(unittest.TestCase):
         process.log = log
 
         def end():
+            # Its child first: --kill-child does not reach one that has become another user.
+            for child in self.children_of(process):
+                os.kill(child, signal.SIGKILL)
             process.kill()
             process.wait()
         self.addCleanup(end)
@@ -184,11 +187,16 @@ class SharedFolder(unittest.TestCase):
         self.assertEqual(self.total(samples, "processes_died_total", 'state="killed"'), 1)
         self.assertEqual(self.total(samples, "exporter_errors_total") + self.total(samples, "post_mortem_failures_total"), 0)
 
+    @staticmethod
+    def children_of(process):
+        if process.poll() is not None:
+            return []
+        return [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
     def kill(self, process):
         """The program alone: its parent, the stand-in for a container runtime, goes when it has gone."""
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        self.assertEqual(len(children), 1)
-        os.kill(int(children[0]), signal.SIGKILL)
+        [child] = self.children_of(process)
+        os.kill(child, signal.SIGKILL)
         process.wait()
 
     def test_commands_in_the_exporters_pod_see_what_it_sees(self):

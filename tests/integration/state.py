@@ -7,14 +7,13 @@ import json
 import os
 import re
 import subprocess
-import time
 import unittest
-import urllib.request
 from pathlib import Path
 
 import jsonschema
 
-from command_runner import PATIENCE, CommandTest
+from command_runner import CommandTest
+from state_client import StateClient
 
 SERVED = os.environ.get("HEADROOM_SERVED", "served")
 SCHEMA = Path(__file__).resolve().parents[2] / "exporter/schema/state.schema.json"
@@ -23,7 +22,7 @@ DETAILS = {"devices", "managers", "hooks", "threads", "last_failures", "losses"}
 MIB = 1 << 20
 
 
-class State(CommandTest):
+class State(StateClient, CommandTest):
     @classmethod
     def setUpClass(cls):
         cls.schema = json.loads(SCHEMA.read_text())
@@ -37,21 +36,6 @@ class State(CommandTest):
         self.addCleanup(process.stdin.close)
         self.url = f"http://127.0.0.1:{int(process.stdout.readline())}/"
         return process
-
-    def fetch(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
-            return answer.read().decode()
-
-    def state(self, query="", good=lambda state: True):
-        """As soon as it is good: events are read a moment after they happened."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            state = json.loads(self.fetch("api/state.json" + query), parse_constant=self.fail)
-            self.validator.validate(state)
-            if good(state):
-                return state
-            self.assertLess(time.monotonic(), deadline, json.dumps(state, indent=1))
-            time.sleep(0.05)
 
     def test_of_a_program_without_a_manager(self):
         process = self.start_served("none")

@@ -50,7 +50,7 @@ protected:
 
   NodeWatch::Options options() {
     NodeWatch::Options options;
-    options.folders = {folder_};
+    options.places.folders = {folder_};
     options.time_to_finish = {};
     options.log = [this](std::string const& line) {
       const std::lock_guard lock{mutex_};
@@ -157,7 +157,7 @@ TEST_F(WatchTest, tries_a_file_again_for_which_there_was_no_room) {
 
 TEST_F(WatchTest, refuses_a_folder_that_others_may_write_to_and_takes_it_once_they_may_not) {
   ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
-  EXPECT_THAT(NodeWatch::check_folder(folder_).error().message, HasSubstr("its mode is 0777, expected one that lets nobody"));
+  EXPECT_THAT(check_folder(folder_).error().message, HasSubstr("its mode is 0777, expected one that lets nobody"));
   FlightBuilder{}.save(folder_ + "/" + name(1));
   NodeWatch watch{options(), sink()};
   watch.list_all();
@@ -167,18 +167,18 @@ TEST_F(WatchTest, refuses_a_folder_that_others_may_write_to_and_takes_it_once_th
   ASSERT_THAT(log_, SizeIs(1)) << "once";
   EXPECT_THAT(log_[0], HasSubstr(folder_ + ": refused: its mode is 0777"));
   ASSERT_EQ(::chmod(folder_.c_str(), 0750), 0);
-  EXPECT_TRUE(NodeWatch::check_folder(folder_).has_value());
+  EXPECT_TRUE(check_folder(folder_).has_value());
   watch.list_all();
   EXPECT_THAT(taken(), SizeIs(1));
 }
 
 TEST_F(WatchTest, waits_for_a_folder_that_is_missing_and_refuses_what_is_none) {
   auto wanted = options();
-  wanted.folders = {root_ + "/later/", folder_};
-  EXPECT_TRUE(NodeWatch::check_folder(root_ + "/later").has_value());
+  wanted.places.folders = {root_ + "/later/", folder_};
+  EXPECT_TRUE(check_folder(root_ + "/later").has_value());
   std::ofstream{root_ + "/file"} << "x";
-  EXPECT_THAT(NodeWatch::check_folder(root_ + "/file").error().message, HasSubstr("is no folder"));
-  EXPECT_FALSE(NodeWatch::check_folder("").has_value());
+  EXPECT_THAT(check_folder(root_ + "/file").error().message, HasSubstr("is no folder"));
+  EXPECT_FALSE(check_folder("").has_value());
   NodeWatch watch{std::move(wanted), sink()};
   watch.list_all();
   EXPECT_THAT(watch.folders(), ElementsAre(1, 1, 0));
@@ -240,23 +240,24 @@ TEST_F(WatchTest, a_folder_on_a_network_volume_is_listed_often_and_named_once) {
 
 TEST_F(WatchTest, without_names_it_looks_where_programs_of_all_users_put_theirs) {
   auto usual = options();
-  usual.folders.clear();
-  usual.shared_memory = root_;
-  usual.runtime = root_ + "/run";
-  usual.common = root_ + "/common";
+  usual.places.folders.clear();
+  usual.places.shared_memory = root_;
+  usual.places.runtime = root_ + "/run";
+  usual.places.common = root_ + "/common";
   const std::string user = std::to_string(::geteuid());
-  make_folder(usual.runtime);
-  make_folder(usual.common);
-  for (auto const& of : {usual.runtime + '/' + user, usual.runtime + "/4000000000", usual.runtime + "/lock"}) {
+  make_folder(usual.places.runtime);
+  make_folder(usual.places.common);
+  for (auto const& of :
+       {usual.places.runtime + '/' + user, usual.places.runtime + "/4000000000", usual.places.runtime + "/lock"}) {
     make_folder(of);
     make_folder(of + "/headroom");
     FlightBuilder{}.save(of + "/headroom/" + name(2));
   }
-  FlightBuilder{}.save(usual.common + '/' + name(3));
-  const std::string runtime_file = usual.runtime + '/' + user + "/headroom/" + name(2);
-  const std::string common_file = usual.common + '/' + name(3);
-  make_folder(usual.common + "/headroom-" + user);
-  const std::string common_users_file = usual.common + "/headroom-" + user + '/' + name(4);
+  FlightBuilder{}.save(usual.places.common + '/' + name(3));
+  const std::string runtime_file = usual.places.runtime + '/' + user + "/headroom/" + name(2);
+  const std::string common_file = usual.places.common + '/' + name(3);
+  make_folder(usual.places.common + "/headroom-" + user);
+  const std::string common_users_file = usual.places.common + "/headroom-" + user + '/' + name(4);
   FlightBuilder{}.save(common_users_file);
   const std::string own = root_ + "/headroom-" + std::to_string(::geteuid());
   make_folder(own);
@@ -286,7 +287,7 @@ TEST_F(WatchTest, takes_the_files_of_a_folder_in_a_folder_once) {
   make_folder(inner);
   FlightBuilder{}.save(folder_ + '/' + name(1));
   FlightBuilder{}.save(inner + '/' + name(2));
-  nested.folders = {folder_, inner};
+  nested.places.folders = {folder_, inner};
   NodeWatch watch{std::move(nested), sink()};
   for (int listing = 0; listing < 3; ++listing) watch.list_all();
   EXPECT_THAT(taken(), ElementsAre(folder_ + '/' + name(1), inner + '/' + name(2)));
@@ -298,7 +299,7 @@ TEST_F(WatchTest, a_folder_with_too_many_files_costs_no_other_folder_one) {
   make_folder(other);
   FlightBuilder{}.save(other + '/' + name(1));
   for (int number = 0; number < 4'100; ++number) std::ofstream{folder_ + "/x." + std::to_string(number) + ".flight"};
-  two.folders = {folder_, other};
+  two.places.folders = {folder_, other};
   NodeWatch watch{std::move(two), sink()};
   watch.list_all();
   watch.list_all();
@@ -342,7 +343,7 @@ TEST_F(WatchTest, sees_files_as_they_appear_in_folders_that_appear) {
     wanted.list_every = std::chrono::hours{1};
     wanted.list_every_without = std::chrono::milliseconds{5};
     const std::string later = root_ + (with_inotify ? "/one" : "/two");
-    wanted.folders = {folder_, later};
+    wanted.places.folders = {folder_, later};
     NodeWatch watch{std::move(wanted), sink()};
     watch.list_all();
     std::thread thread{[&watch] { watch.run(); }};
