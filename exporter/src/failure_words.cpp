@@ -22,7 +22,7 @@ constexpr std::uint64_t kSecond = 1'000 * kMillisecond;
 /// Less is told of nothing.
 constexpr std::uint64_t kWorthTelling = 5 * kMillisecond;
 
-std::string quoted(std::string_view name) { return "'" + std::string{name} + "'"; }
+std::string in_apostrophes(std::string_view name) { return "'" + std::string{name} + "'"; }
 
 std::string time_taken(std::uint64_t nanoseconds) {
   return nanoseconds < kWorthTelling ? std::string{} : " (" + duration_in_words(nanoseconds) + ")";
@@ -38,7 +38,7 @@ std::string who_said_no(FailureStory const& story) {
   if (story.kind == ErrorKind::over_budget) {
     const std::string whose = story.layer == Layer::device_account ? "the budget of the device"
                               : story.ledger_name.empty()          ? "its budget"
-                                                                   : "the budget of " + quoted(story.ledger_name);
+                                                                   : "the budget of " + in_apostrophes(story.ledger_name);
     auto text = (story.end == FailureEnd::observed ? "went over " : "would have gone over ") + whose;
     if (story.claimed && story.limit) {
       text += ", of whose " + format_bytes(*story.limit) + " there were " + format_bytes(*story.claimed) + " claimed";
@@ -70,7 +70,7 @@ std::string freed_text(HookTurnStory const& turn) {
 }
 
 std::string turn_text(HookTurnStory const& turn) {
-  const auto hook = "hook " + quoted(turn.name) + " ";
+  const auto hook = "hook " + in_apostrophes(turn.name) + " ";
   const auto overran = turn.overran ? std::string{", longer than its limit"} : std::string{};
   switch (turn.result) {
     case HookResult::ran: return hook + freed_text(turn) + time_taken(turn.duration_ns) + overran;
@@ -165,7 +165,7 @@ std::string duration_in_words(std::uint64_t nanoseconds) {
 FailureWords failure_in_words(FailureStory const& story, std::function<std::uint64_t(std::uint64_t)> const& duration_ns) {
   FailureWords words;
   words.what = format_bytes(story.requested);
-  if (!story.tag.empty()) words.what += " for " + quoted(story.tag);
+  if (!story.tag.empty()) words.what += " for " + in_apostrophes(story.tag);
   if (story.inside_hook) words.what += ", asked by a hook or callback,";
   words.what += " " + who_said_no(story);
   words.done = what_was_done(story);

@@ -57,6 +57,13 @@ void install_handlers() {
 
 }  // namespace
 
+void stop_at_exit_before_statics() {
+  // Handlers and destructors of statics run in the reverse of their order. The one that came with the first entry, a thread without
+  // requests perhaps, may be older than those statics; it finds nothing left to do then.
+  static const bool registered = std::atexit(&stop_all_at_exit) == 0;
+  (void)registered;
+}
+
 void add_fork_aware(std::shared_ptr<ForkAware> entry) {
   install_handlers();
   const std::lock_guard lock{registry().mutex};

@@ -24,6 +24,9 @@ public:
   virtual void stop_at_exit() noexcept = 0;         ///< takes itself off the list
 };
 
+/// Everything listed is stopped at exit; from the first call of this on, before any static is destroyed that was there by then. Statics of
+/// other libraries that our threads use are made before it.
+void stop_at_exit_before_statics();
 void add_fork_aware(std::shared_ptr<ForkAware> entry);
 void remove_fork_aware(ForkAware const& entry) noexcept;
 

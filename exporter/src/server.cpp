@@ -31,6 +31,7 @@ Result<std::shared_ptr<Server>> Server::start(Listener listener, Work work) {
     return fail(ErrorKind::io, Layer::request, "no descriptor for the exporter: " + std::generic_category().message(errno));
   }
   auto server = std::make_shared<Server>(std::move(listener), std::move(wake), std::move(work));
+  stop_at_exit_before_statics();  // those of cpp-httplib are made by now
   // Listed first: a fork at any moment from here on finds it.
   add_fork_aware(server);
   try {

@@ -10,9 +10,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <headroom/exporter.hpp>
 
+#include "exit_in_child.hpp"
 #include "exporters.hpp"
 #include "http_client.hpp"
 
@@ -22,27 +24,13 @@ namespace {
 using namespace std::chrono_literals;
 using flight::ExporterState;
 using test::Client;
+using test::exit_status_of;
 using test::get;
 using test::HeldPort;
 using test::loopback;
 using test::start_anywhere;
 using test::start_on;
-
-/// Waits for the child; its exit status, −1 when it had to be killed: it hung. No child of these tests takes a second on a machine that
-/// has time for it, and the machine may have none.
-int wait_for(pid_t child) {
-  const auto deadline = std::chrono::steady_clock::now() + 4min;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      return -1;
-    }
-    std::this_thread::sleep_for(5ms);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
-}
+using test::wait_for;
 
 TEST(Fork, the_parent_serves_and_the_child_does_not) {
   auto exporter = start_anywhere();
@@ -88,6 +76,7 @@ TEST(Fork, a_child_may_start_one_of_its_own_and_exit_normally) {
   if (child == 0) {
     auto own = Exporter::start({.listen = "127.0.0.1:0", .policy = BindPolicy::fail});
     const bool serves = own && get(own->port(), "/-/healthy").status == 200;
+    test::is_forked_child = true;
     std::exit(serves ? 0 : 1);  // with both objects alive
   }
   EXPECT_EQ(wait_for(child), 0);
@@ -112,32 +101,21 @@ TEST(Fork, while_scrapes_run) {
   scraper.join();
 }
 
-/// Runs `body` in a child that then exits as a program does.
-template <class Body>
-int exit_status_of(Body body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    std::exit(7);
-  }
-  return wait_for(child);
-}
-
 TEST(Exit, in_any_order) {
-  EXPECT_EQ(exit_status_of([] { static Exporter const held = start_anywhere(); }), 7);
+  EXPECT_EQ(exit_status_of([] { static Exporter const held = start_anywhere(); }), test::kOrdinaryExit);
   EXPECT_EQ(exit_status_of([] {
               static Exporter* never_destroyed = nullptr;
               never_destroyed = std::make_unique<Exporter>(start_anywhere()).release();
               (void)never_destroyed->port();
             }),
-            7);
+            test::kOrdinaryExit);
   EXPECT_EQ(exit_status_of([] {
               static std::optional<Exporter> held;
               held.emplace(start_anywhere());
               static const Client idle{held->port()};
               (void)idle.say("GET /");
             }),
-            7);
+            test::kOrdinaryExit);
   EXPECT_EQ(exit_status_of([] {
               auto held = start_anywhere();
               for (int count = 0; count < 20; ++count) (void)get(held.port(), "/metrics");
@@ -145,9 +123,9 @@ TEST(Exit, in_any_order) {
                 while (true) (void)get(port, "/metrics");
               }}.detach();
               std::this_thread::sleep_for(20ms);
-              std::exit(7);  // in the middle of scrapes
+              std::exit(test::kOrdinaryExit);  // in the middle of scrapes
             }),
-            7);
+            test::kOrdinaryExit);
 }
 
 }  // namespace
