@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,55 +33,13 @@ struct DiffArguments {
   bool json = false;
 };
 
-struct Change {
-  Holder holder;
-  std::uint64_t bytes_a = 0, bytes_b = 0;
-  [[nodiscard]] std::uint64_t size() const noexcept { return bytes_a > bytes_b ? bytes_a - bytes_b : bytes_b - bytes_a; }
-};
-
-struct Difference {
-  std::vector<Change> grown, vanished, appeared, shrunk;
-  std::uint64_t bytes_a = 0, bytes_b = 0;
-};
-
-[[nodiscard]] Result<Holdings> holdings_of(std::string const& path, HoldingsOptions const& options) {
+[[nodiscard]] Result<follow::Holdings> holdings_of(std::string const& path, HoldingsOptions const& options) {
   auto source = Source::open(path);
   if (!source) return tl::unexpected{source.error()};
   return source->kind() == SourceKind::history ? holdings_of_history(*source, options) : holdings_of_books(*source, options);
 }
 
-/// Largest change first; of equal ones in the order of their names, so that the output is always the same.
-[[nodiscard]] bool comes_first(Change const& a, Change const& b) {
-  return a.size() != b.size() ? a.size() > b.size() : a.holder < b.holder;
-}
-
-[[nodiscard]] Difference compare(Holdings const& a, Holdings const& b) {
-  std::map<Holder, Change> changes;
-  Difference difference;
-  for (auto const& [holder, bytes] : a) {
-    changes[holder].bytes_a = bytes;
-    difference.bytes_a += bytes;
-  }
-  for (auto const& [holder, bytes] : b) {
-    changes[holder].bytes_b = bytes;
-    difference.bytes_b += bytes;
-  }
-  for (auto& [holder, change] : changes) {
-    if (change.bytes_a == change.bytes_b) continue;
-    change.holder = holder;
-    auto& into = change.bytes_a == 0               ? difference.appeared
-                 : change.bytes_b == 0             ? difference.vanished
-                 : change.bytes_b > change.bytes_a ? difference.grown
-                                                   : difference.shrunk;
-    into.push_back(change);
-  }
-  for (auto* const list : {&difference.grown, &difference.vanished, &difference.appeared, &difference.shrunk}) {
-    std::ranges::sort(*list, comes_first);
-  }
-  return difference;
-}
-
-[[nodiscard]] nlohmann::ordered_json to_json(std::vector<Change> const& changes) {
+[[nodiscard]] nlohmann::ordered_json to_json(std::vector<follow::HoldingChange> const& changes) {
   auto json = nlohmann::ordered_json::array();
   for (auto const& change : changes) {
     nlohmann::ordered_json row;
@@ -95,7 +52,7 @@ struct Difference {
   return json;
 }
 
-void print_changes(std::string_view title, std::vector<Change> const& changes, Colour colour) {
+void print_changes(std::string_view title, std::vector<follow::HoldingChange> const& changes, Colour colour) {
   if (changes.empty()) return;
   constexpr std::size_t kMostRows = 20;
   using enum Table::Align;
@@ -111,7 +68,7 @@ void print_changes(std::string_view title, std::vector<Change> const& changes, C
   if (changes.size() > kMostRows) std::cout << "  and " << format_count(changes.size() - kMostRows) << " more\n";
 }
 
-void print_for_people(DiffArguments const& arguments, Difference const& difference) {
+void print_for_people(DiffArguments const& arguments, follow::HoldingsDifference const& difference) {
   std::cout << (arguments.at == "peak" ? "at the peak: " : "live: ") << format_bytes_exact(difference.bytes_a) << " in "
             << printable(arguments.a) << ", " << format_bytes_exact(difference.bytes_b) << " in " << printable(arguments.b)
             << '\n';
@@ -150,7 +107,7 @@ ExitCode run_diff(DiffArguments const& arguments) {
   if (!a) return complain_about(kWho, a.error(), exit_code_for(a.error()));
   auto const b = holdings_of(arguments.b, *options);
   if (!b) return complain_about(kWho, b.error(), exit_code_for(b.error()));
-  auto const difference = compare(*a, *b);
+  auto const difference = follow::compare(*a, *b);
   if (arguments.json) {
     nlohmann::ordered_json json;
     json["grown"] = to_json(difference.grown);

@@ -14,8 +14,8 @@ namespace headroom::command {
 namespace {
 
 /// By tag alone, or by whatever else was asked for.
-[[nodiscard]] Holdings holdings_by_tag(TraceHistory const& history, HoldingsOptions const& options) {
-  Holdings holdings;
+[[nodiscard]] follow::Holdings holdings_by_tag(TraceHistory const& history, HoldingsOptions const& options) {
+  follow::Holdings holdings;
   auto const tags = options.tags.value_or(history.default_tags());
   for (auto const& holder : options.at_peak ? history.holders_at_peak(tags) : history.holders_at_end(tags)) {
     holdings[{.tag = holder.tag.empty() ? "untagged" : holder.tag, .site = {}}] += holder.bytes;
@@ -23,19 +23,19 @@ namespace {
   return holdings;
 }
 
-[[nodiscard]] Result<Holdings> holdings_by_site(TraceReader reader) {
+[[nodiscard]] Result<follow::Holdings> holdings_by_site(TraceReader reader) {
   auto const records = follow::history_source(std::move(reader));
   follow::News news;
   while (!news.ended) {
     news.events.clear();
     if (auto const read = records->read(news); !read) return tl::unexpected{read.error()};
   }
-  return live_holdings(*records);
+  return follow::live_holdings(*records);
 }
 
 }  // namespace
 
-Result<Holdings> holdings_of_history(Source& source, HoldingsOptions const& options) {
+Result<follow::Holdings> holdings_of_history(Source& source, HoldingsOptions const& options) {
   Progress const progress{[&source] { return reading_line(source); }};
   // Sites are those of all devices; tags are worked out by a replay, which is of one.
   auto const is_by_tag = options.at_peak || options.tags;

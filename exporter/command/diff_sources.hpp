@@ -3,25 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 
 #include <headroom/error.hpp>
-#include <headroom/follow_source.hpp>
+#include <headroom/holdings.hpp>
 #include <headroom/replay.hpp>
 
 #include "command/source.hpp"
 
 namespace headroom::command {
-
-/// Who holds memory: a tag, and the place in the program that asked for it, empty where nobody noted it.
-struct Holder {
-  std::string tag, site;
-  friend auto operator<=>(Holder const&, Holder const&) = default;
-};
-
-using Holdings = std::map<Holder, std::uint64_t>;  ///< bytes, never 0
 
 struct HoldingsOptions {
   bool at_peak = false;              ///< else what is live: now, or when it ended
@@ -30,11 +20,8 @@ struct HoldingsOptions {
 };
 
 /// Errors: io, parse, unsupported, overflow.
-[[nodiscard]] Result<Holdings> holdings_of_books(Source& source, HoldingsOptions const& options);
+[[nodiscard]] Result<follow::Holdings> holdings_of_books(Source& source, HoldingsOptions const& options);
 /// Of a snapshot that is live at the end: by the tags and sites that it recorded, unless asked for others; all others by tag alone.
-[[nodiscard]] Result<Holdings> holdings_of_history(Source& source, HoldingsOptions const& options);
-
-/// What the live table of `records` holds, by tag and site.
-[[nodiscard]] Holdings live_holdings(follow::Source const& records);
+[[nodiscard]] Result<follow::Holdings> holdings_of_history(Source& source, HoldingsOptions const& options);
 
 }  // namespace headroom::command

@@ -121,20 +121,8 @@ std::uint64_t refusals(Scene const& scene) {
                          });
 }
 
-std::optional<HeldThen> held_at_failure(Scene const& scene) {
-  if (!scene.story) return std::nullopt;
-  auto const& story = *scene.story;
-  // Without any event the model knows the present only.
-  auto const then =
-      scene.model.losses().events_read == 0 ? follow::LedgerState{} : scene.model.state_at(story.ledger, story.ticks);
-  auto from_records = HeldThen{.bytes = then.allocated, .tags = then.tags, .unattributed_bytes = then.unattributed_bytes};
-  if (then.known == follow::Known::exact) return from_records;
-  if (!story.holders.empty()) {
-    auto const bytes = std::accumulate(story.holders.begin(), story.holders.end(), std::uint64_t{0},
-                                       [](std::uint64_t sum, follow::TagFigures const& tag) { return sum + tag.bytes; });
-    return HeldThen{.bytes = bytes, .tags = story.holders, .unattributed_bytes = 0};
-  }
-  return then.known == follow::Known::partial ? std::optional{from_records} : std::nullopt;
+std::optional<follow::HeldThen> held_at_failure(Scene const& scene) {
+  return scene.story ? follow::held_at(scene.model, *scene.story) : std::nullopt;
 }
 
 std::uint64_t allocated_at_failure(FailureStory const& story) {

@@ -54,13 +54,8 @@ struct Scene {
 [[nodiscard]] std::uint64_t lifetime_ns(Scene const& scene);
 /// Requests that failed, by the books of all managers.
 [[nodiscard]] std::uint64_t refusals(Scene const& scene);
-/// Who held what when the request failed, from the records or from those who wrote the file down; absent: not known any more.
-struct HeldThen {
-  std::uint64_t bytes = 0;
-  std::vector<follow::TagFigures> tags;  ///< largest first
-  std::uint64_t unattributed_bytes = 0;
-};
-[[nodiscard]] std::optional<HeldThen> held_at_failure(Scene const& scene);
+/// Who held what when the request failed; absent: there is none, or that is not known any more.
+[[nodiscard]] std::optional<follow::HeldThen> held_at_failure(Scene const& scene);
 /// What its manager held then, by the figures that were written down with the failure.
 [[nodiscard]] std::uint64_t allocated_at_failure(follow::FailureStory const& story);
 /// The other managers of the same device.

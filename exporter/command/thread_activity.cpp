@@ -4,16 +4,13 @@
 #include <chrono>
 #include <utility>
 
-#include <headroom/byte_size.hpp>
 #include <headroom/follow.hpp>
+#include <headroom/follow_words.hpp>
 
 #include "command/output.hpp"
 
 namespace headroom::command {
 namespace {
-
-/// A thread is in an operation for a microsecond, unless the device lets it wait.
-constexpr double kWaitsForDevice = 0.1;
 
 /// Started at `ticks`, on both clocks. The clock on the wall may be set; how long ago comes from the one that cannot.
 class Since {
@@ -62,29 +59,8 @@ void add_hook(ThreadActivity& thread, flight::HookSnapshot const& hook, Since co
 }
 
 [[nodiscard]] std::string operation_text(ThreadActivity const& activity) {
-  auto const bytes = format_bytes(activity.bytes);
-  auto const device = activity.device.empty() ? std::string{"the device"} : printable(activity.device);
-  auto const is_slow = !activity.seconds || *activity.seconds >= kWaitsForDevice;
-  switch (activity.operation) {
-    case flight::InFlight::allocating: return is_slow ? "asking " + device + " for " + bytes : "allocating " + bytes;
-    case flight::InFlight::spending:
-      return (is_slow ? "asking " + device + " for " + bytes : "allocating " + bytes) + " out of a reservation";
-    case flight::InFlight::freeing: return is_slow ? "giving " + bytes + " back to " + device : "freeing " + bytes;
-    case flight::InFlight::reserving: return "reserving " + bytes;
-    case flight::InFlight::dropping: return "dropping a reservation of " + bytes;
-    case flight::InFlight::none: break;
-  }
-  return "idle";
-}
-
-/// As FailureStory::doing has it.
-[[nodiscard]] std::string shortage_text(ThreadActivity const& activity) {
-  auto const bytes = format_bytes(activity.bytes);
-  switch (*activity.short_of_memory) {
-    case flight::PolicyStep::waited: return "waiting for room for " + bytes;
-    case flight::PolicyStep::checkpoint: return "in the checkpoint callback, short of " + bytes;
-    default: return "waiting for a hook on another thread, short of " + bytes;
-  }
+  auto const is_slow = !activity.seconds || *activity.seconds >= static_cast<double>(follow::kWaitsForDeviceNs) * 1e-9;
+  return follow::operation_in_words(activity.operation, activity.bytes, printable(activity.device), is_slow);
 }
 
 /// Who waits for room, for the checkpoint callback, or for another thread's run of a hook, by the journal.
@@ -152,7 +128,8 @@ std::string sentence(ThreadActivity const& activity) {
     if (activity.operation == flight::InFlight::none) return text;
     text += ", in it ";
   }
-  text += activity.short_of_memory ? shortage_text(activity) : operation_text(activity);
+  text +=
+      activity.short_of_memory ? follow::shortage_in_words(*activity.short_of_memory, activity.bytes) : operation_text(activity);
   if (activity.idle()) return text;
   if (!activity.manager.empty()) text += " for manager " + printable(activity.manager);
   return text + since_text(activity.seconds, activity.since_realtime_ns);

@@ -3,18 +3,14 @@
 #include <string>
 #include <utility>
 
-#include <headroom/byte_size.hpp>
+#include <headroom/follow_words.hpp>
 
-#include "failure_words.hpp"
 #include "state_parts.hpp"
 
 namespace headroom::exporter {
 namespace {
 
 using flight::InFlight;
-
-/// A thread is in an operation for a microsecond, unless the device lets it wait.
-constexpr std::uint64_t kWaitsForDeviceNs = 100'000'000;
 
 std::uint64_t age_ns(Look const& look, std::uint64_t ticks) {
   const auto then = look.clock.monotonic_ns(ticks);
@@ -27,7 +23,7 @@ flight::LedgerSnapshot const* ledger_of(Look const& look, std::uint32_t cell) {
 }
 
 Json failure_json(follow::FailureStory const& story, Look const& look) {
-  auto words = failure_in_words(story, [&look](std::uint64_t ticks) { return look.clock.duration_ns(ticks); });
+  auto words = follow::failure_in_words(story, [&look](std::uint64_t ticks) { return look.clock.duration_ns(ticks); });
   Json failure;
   failure["number"] = figure(story.number);
   failure["at_second"] = seconds(look.clock.monotonic_ns(story.ticks));
@@ -48,30 +44,6 @@ Json failure_json(follow::FailureStory const& story, Look const& look) {
   failure["done"] = std::move(words.done);
   failure["outcome"] = std::move(words.outcome);
   return failure;
-}
-
-std::string operation_text(flight::InFlightOperation const& operation, std::string const& device, std::uint64_t age) {
-  const auto bytes = format_bytes(operation.bytes);
-  const bool waits = age >= kWaitsForDeviceNs;
-  switch (operation.operation) {
-    case InFlight::allocating: return (waits ? "asking " + device + " for " : "allocating ") + bytes;
-    case InFlight::freeing: return waits ? "giving " + bytes + " back to " + device : "freeing " + bytes;
-    case InFlight::reserving: return "reserving " + bytes;
-    case InFlight::spending: return (waits ? "asking " + device + " for " : "allocating ") + bytes + " out of a reservation";
-    case InFlight::dropping: return "dropping a reservation of " + bytes;
-    case InFlight::none: break;
-  }
-  return "idle";
-}
-
-/// As FailureStory::doing has it.
-std::string shortage_text(follow::FailureStory const& story) {
-  const auto bytes = format_bytes(story.requested);
-  switch (*story.doing) {
-    case flight::PolicyStep::waited: return "waiting for room for " + bytes;
-    case flight::PolicyStep::checkpoint: return "in the checkpoint callback, short of " + bytes;
-    default: return "waiting for a hook on another thread, short of " + bytes;
-  }
 }
 
 class Threads {
@@ -136,20 +108,22 @@ Json threads_json(Look const& look) {
   for (auto const& operation : look.in_flight) {
     if (operation.operation == InFlight::none) continue;
     auto const* const ledger = ledger_of(look, operation.ledger);
-    const auto device = ledger == nullptr || ledger->device_name.empty() ? std::string{"the device"} : ledger->device_name;
-    threads.add(operation.thread, operation_text(operation, device, age_ns(look, operation.since_ticks)), operation.since_ticks,
-                ledger == nullptr ? Json(nullptr) : name_or_null(ledger->name));
+    const bool is_slow = age_ns(look, operation.since_ticks) >= follow::kWaitsForDeviceNs;
+    threads.add(operation.thread,
+                follow::operation_in_words(operation.operation, operation.bytes,
+                                           ledger == nullptr ? std::string{} : ledger->device_name, is_slow),
+                operation.since_ticks, ledger == nullptr ? Json(nullptr) : name_or_null(ledger->name));
   }
   for (auto const& hook : look.hooks) {
     if (!hook.running_since_ticks) continue;
-    const auto limit = hook.limit_ns == 0 ? std::string{} : " (limit " + duration_in_words(hook.limit_ns) + ")";
+    const auto limit = hook.limit_ns == 0 ? std::string{} : " (limit " + follow::duration_in_words(hook.limit_ns) + ")";
     threads.add(hook.running_thread, "running hook '" + hook.name + "'" + limit, *hook.running_since_ticks, nullptr);
   }
   for (auto const& story : look.failures) {
     const bool is_under_way = story.end == follow::FailureEnd::under_way && story.doing && !story.incomplete;
     if (!is_under_way || threads.is_busy(story.thread)) continue;
-    threads.add(story.thread, shortage_text(story), story.doing_since == 0 ? story.ticks : story.doing_since,
-                name_or_null(story.ledger_name));
+    threads.add(story.thread, follow::shortage_in_words(*story.doing, story.requested),
+                story.doing_since == 0 ? story.ticks : story.doing_since, name_or_null(story.ledger_name));
   }
   return std::move(threads).json();
 }

@@ -82,6 +82,13 @@ struct PastStretch {
   bool is_whole = true;
 };
 
+/// A place in a ledger's past where operations are missing.
+struct PastGap {
+  std::uint64_t begin_ticks = 0;  ///< of the last operation before it
+  std::uint64_t end_ticks = 0;    ///< of the first one after it; of a gap at the end, 0: none is known
+  std::uint64_t missing = 0;      ///< modulo 2^20; 0 = not known
+};
+
 class Model {
 public:
   explicit Model(std::unique_ptr<Source> source, Options const& options = {});
@@ -145,6 +152,10 @@ public:
   void for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::uint64_t end,
                           std::function<bool(Operation const&)> const& visit) const;
 
+  /// Where operations of a ledger are missing within the kept past, oldest first: all that end at or after `since`. Costs a look at each
+  /// chunk of the past from then on, not at each operation.
+  [[nodiscard]] std::vector<PastGap> gaps(std::uint32_t ledger, std::uint64_t since) const;
+
   /// All of a ledger's past that is kept, in order: `begin` where a stretch begins, `operation` for what happened in it.
   void for_each_stretch(std::uint32_t ledger, std::function<void(PastStretch const&)> const& begin,
                         std::function<void(Operation const&)> const& operation) const;
@@ -153,6 +164,15 @@ private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Who held what when a request failed.
+struct HeldThen {
+  std::uint64_t bytes = 0;
+  std::vector<TagFigures> tags{};  ///< largest first
+  std::uint64_t unattributed_bytes = 0;
+};
+/// From the records, or from those who wrote the file down; absent: not known any more.
+[[nodiscard]] std::optional<HeldThen> held_at(Model const& model, FailureStory const& story);
 
 /// The holes between blocks, within regions. Overlapping blocks and regions are fine: an address is used or free once.
 [[nodiscard]] Fragmentation fragmentation_of(std::span<AddressRegion const> regions, std::span<LiveBlock const> blocks);

@@ -152,6 +152,28 @@ void Model::for_each_operation(std::uint32_t ledger, std::uint64_t begin, std::u
   }
 }
 
+std::vector<PastGap> Model::gaps(std::uint32_t ledger, std::uint64_t since) const {
+  std::vector<PastGap> gaps;
+  auto const* const track = impl_->track_of(ledger);
+  if (track == nullptr) return gaps;
+  auto const& past = track->past;
+  Chunk const* after = nullptr;
+  for (auto chunk = past.chunks().rbegin(); chunk != past.chunks().rend(); ++chunk) {
+    auto const& segment = after == nullptr ? past.segment_of(*chunk) : past.segment_of(*after);
+    auto const last = chunk->steps.empty() ? chunk->begin_ticks : chunk->steps.back().ticks;
+    if (after == nullptr) {
+      if (past.is_behind()) gaps.push_back({.begin_ticks = last, .end_ticks = 0, .missing = 0});
+    } else if (&past.segment_of(*chunk) != &segment && !segment.continues) {
+      auto const end = after->steps.empty() ? after->begin_ticks : after->steps.front().ticks;
+      if (end < since) break;
+      gaps.push_back({.begin_ticks = last, .end_ticks = end, .missing = segment.missing});
+    }
+    after = &*chunk;
+  }
+  std::ranges::reverse(gaps);
+  return gaps;
+}
+
 void Model::for_each_stretch(std::uint32_t ledger, std::function<void(PastStretch const&)> const& begin,
                              std::function<void(Operation const&)> const& operation) const {
   auto const* const track = impl_->track_of(ledger);

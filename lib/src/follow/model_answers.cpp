@@ -1,5 +1,6 @@
 // Model: answers about an instant.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "follow/model_impl.hpp"
@@ -214,6 +215,19 @@ std::optional<Fragmentation> Model::fragmentation_at(std::uint32_t ledger, std::
   auto const* const track = impl_->track_of(ledger);
   if (track == nullptr || track->past.find(ticks).chunk == nullptr) return std::nullopt;
   return fragmentation_of(regions, live_at(ledger, ticks));
+}
+
+std::optional<HeldThen> held_at(Model const& model, FailureStory const& story) {
+  // Without any event a model knows the present only.
+  auto const then = model.losses().events_read == 0 ? LedgerState{} : model.state_at(story.ledger, story.ticks);
+  auto from_records = HeldThen{.bytes = then.allocated, .tags = then.tags, .unattributed_bytes = then.unattributed_bytes};
+  if (then.known == Known::exact) return from_records;
+  if (!story.holders.empty()) {
+    auto const bytes = std::accumulate(story.holders.begin(), story.holders.end(), std::uint64_t{0},
+                                       [](std::uint64_t sum, TagFigures const& tag) { return sum + tag.bytes; });
+    return HeldThen{.bytes = bytes, .tags = story.holders, .unattributed_bytes = 0};
+  }
+  return then.known == Known::partial ? std::optional{std::move(from_records)} : std::nullopt;
 }
 
 }  // namespace headroom::follow

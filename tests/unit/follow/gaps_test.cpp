@@ -66,6 +66,40 @@ TEST(FollowGaps, operations_at_the_end_that_only_the_books_know_are_a_gap) {
   EXPECT_EQ(columns[0].high, 10U);
 }
 
+TEST(FollowGaps, are_listed_with_the_operations_around_them) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, kTag);
+  script->allocate(200, 0x2000, 20, kTag);
+  auto model = model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_TRUE(model.gaps(0, 0).empty());
+  script->record = false;
+  script->free(300, 0x1000, 10, kTag);
+  script->allocate(350, 0x3000, 1, kTag);
+  script->record = true;
+  script->allocate(400, 0x5000, 4, kTag);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->free(500, 0x5000, 4, kTag);
+  script->record = true;
+  script->allocate(600, 0x6000, 8, kTag);
+  script->record = false;
+  script->allocate(700, 0x7000, 16, kTag);
+  ASSERT_TRUE(model.catch_up());
+  auto const gaps = model.gaps(0, 0);
+  ASSERT_EQ(gaps.size(), 3U);
+  EXPECT_EQ(gaps[0].begin_ticks, 200U);
+  EXPECT_EQ(gaps[0].end_ticks, 400U);
+  EXPECT_EQ(gaps[0].missing, 2U);
+  EXPECT_EQ(gaps[1].begin_ticks, 400U);
+  EXPECT_EQ(gaps[1].end_ticks, 600U);
+  EXPECT_EQ(gaps[1].missing, 1U);
+  EXPECT_EQ(gaps[2].begin_ticks, 600U);
+  EXPECT_EQ(gaps[2].end_ticks, 0U) << "nothing is known after it";
+  EXPECT_EQ(model.gaps(0, 401).size(), 2U) << "those that end from then on";
+  EXPECT_TRUE(model.gaps(9, 0).empty()) << "no such ledger";
+}
+
 TEST(FollowGaps, the_past_before_a_gap_stays_exact) {
   auto const script = new_script();
   script->allocate(100, 0x1000, 10, kTag);

@@ -1,21 +1,16 @@
-#include "failure_words.hpp"
-
+// A failure and what was done about it, in words.
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
 
 #include <headroom/byte_size.hpp>
+#include <headroom/follow_words.hpp>
 
-namespace headroom::exporter {
+namespace headroom::follow {
 namespace {
 
 using flight::PolicyStep;
-using follow::FailureEnd;
-using follow::FailureStory;
-using follow::HookResult;
-using follow::HookTurnStory;
-using follow::PolicyStory;
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::uint64_t kSecond = 1'000 * kMillisecond;
@@ -86,31 +81,13 @@ std::string turn_text(HookTurnStory const& turn) {
   return hook + "was asked";
 }
 
-std::string step_text(PolicyStory const& step) {
-  switch (step.step) {
-    case PolicyStep::retried:
-      return step.bytes == 0 ? "pending frees and caches were looked for, of which nothing came back, and it was tried again"
-                             : format_bytes(step.bytes) + " came back from pending frees and caches, and it was tried again";
-    case PolicyStep::waited: return "it waited for room" + time_taken(step.duration_ns);
-    case PolicyStep::reservation_given: return "the guard gave up its reservation of " + format_bytes(step.bytes);
-    case PolicyStep::checkpoint: return "the checkpoint callback ran" + time_taken(step.duration_ns);
-    case PolicyStep::checkpoint_shared: return "the checkpoint callback ran once for this and another thread's failure";
-    case PolicyStep::checkpoint_failed: return "the checkpoint callback threw an exception" + time_taken(step.duration_ns);
-    case PolicyStep::none:
-    case PolicyStep::recovered:
-    case PolicyStep::gave_up:
-    case PolicyStep::begun: break;
-  }
-  return {};
-}
-
 /// Hooks and steps in the order of time; at one instant hooks first, as a guard has it.
 std::vector<std::string> what_was_done(FailureStory const& story) {
   std::vector<std::pair<std::uint64_t, std::string>> acts;
   acts.reserve(story.hooks.size() + story.policy.size());
   for (auto const& turn : story.hooks) acts.emplace_back(turn.begin_ticks, turn_text(turn));
   for (auto const& step : story.policy) {
-    if (auto text = step_text(step); !text.empty()) acts.emplace_back(step.ticks, std::move(text));
+    if (auto text = step_in_words(step); !text.empty()) acts.emplace_back(step.ticks, std::move(text));
   }
   std::ranges::stable_sort(acts, {}, [](auto const& act) { return act.first; });
   std::vector<std::string> texts;
@@ -162,6 +139,24 @@ std::string duration_in_words(std::uint64_t nanoseconds) {
   return seconds < kDay ? two_units(seconds, kHour, "h", kMinute, "min") : two_units(seconds, kDay, "d", kHour, "h");
 }
 
+std::string step_in_words(PolicyStory const& step) {
+  switch (step.step) {
+    case PolicyStep::retried:
+      return step.bytes == 0 ? "pending frees and caches were looked for, of which nothing came back, and it was tried again"
+                             : format_bytes(step.bytes) + " came back from pending frees and caches, and it was tried again";
+    case PolicyStep::waited: return "it waited for room" + time_taken(step.duration_ns);
+    case PolicyStep::reservation_given: return "the guard gave up its reservation of " + format_bytes(step.bytes);
+    case PolicyStep::checkpoint: return "the checkpoint callback ran" + time_taken(step.duration_ns);
+    case PolicyStep::checkpoint_shared: return "the checkpoint callback ran once for this and another thread's failure";
+    case PolicyStep::checkpoint_failed: return "the checkpoint callback threw an exception" + time_taken(step.duration_ns);
+    case PolicyStep::none:
+    case PolicyStep::recovered:
+    case PolicyStep::gave_up:
+    case PolicyStep::begun: break;
+  }
+  return {};
+}
+
 FailureWords failure_in_words(FailureStory const& story, std::function<std::uint64_t(std::uint64_t)> const& duration_ns) {
   FailureWords words;
   words.what = format_bytes(story.requested);
@@ -177,4 +172,4 @@ FailureWords failure_in_words(FailureStory const& story, std::function<std::uint
   return words;
 }
 
-}  // namespace headroom::exporter
+}  // namespace headroom::follow

@@ -1,16 +1,13 @@
 // Failures in words: who said no, what was done, what came of it.
-#include "failure_words.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace headroom::exporter {
+#include <headroom/follow_words.hpp>
+
+namespace headroom::follow {
 namespace {
 
 using flight::PolicyStep;
-using follow::FailureEnd;
-using follow::FailureStory;
-using follow::HookResult;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -163,4 +160,4 @@ TEST(DurationInWords, has_two_units_at_most_and_is_never_rounded_up) {
 }
 
 }  // namespace
-}  // namespace headroom::exporter
+}  // namespace headroom::follow

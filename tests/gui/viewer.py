@@ -1,0 +1,266 @@
+"""headroom-viewer in a real window: under Xvfb, with keys and clicks by xdotool, and pictures that are looked at by ImageMagick.
+
+HEADROOM_VIEWER names it, HEADROOM_COMMAND the command. Skipped (77) where one of the three programs is missing.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
+from command_runner import DATA, PATIENCE, CommandTest  # noqa: E402
+
+VIEWER = os.environ.get("HEADROOM_VIEWER", "headroom-viewer")
+RESNET = DATA / "resnet.csv.xz"
+DARK, LIGHT = (0x0E, 0x12, 0x17), (0xF6, 0xF7, 0xF9)  # grounds of the themes
+
+
+def start_display():
+    """An X server of our own, and the name of its display."""
+    ours, theirs = os.pipe()
+    server = subprocess.Popen(["Xvfb", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+                              pass_fds=[theirs], stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        number = answer.readline().strip()
+    return server, f":{number}"
+
+
+class Viewer(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server, cls.display = start_display()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.terminate()
+        cls.server.wait()
+
+    def environment(self, **more):
+        return super().environment(DISPLAY=self.display, XDG_CONFIG_HOME=str(self.folder / "config"), **more)
+
+    def viewer(self, *arguments, status=0, environment=None):
+        done = subprocess.run([VIEWER, *map(str, arguments)], env=environment or self.environment(), capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout}{done.stderr}")
+        return done
+
+    def texts(self, *arguments):
+        return self.viewer(*arguments, "--dump-text", "-").stdout
+
+    def colours(self, path):
+        """How many pixels of a picture have which colour, and its size."""
+        size = subprocess.run(["identify", "-format", "%w %h", path], capture_output=True, text=True, check=True).stdout.split()
+        pixels = subprocess.run(["convert", path, "-depth", "8", "rgb:-"], capture_output=True, check=True).stdout
+        counts = {}
+        for at in range(0, len(pixels), 3 * 7):  # every seventh pixel tells enough
+            colour = tuple(pixels[at:at + 3])
+            counts[colour] = counts.get(colour, 0) + 1
+        return tuple(map(int, size)), counts
+
+    def hold(self, *arguments):
+        process = self.start_command("replay", RESNET, "--stop-after", "4000", "--hold", "1h", *arguments)
+        self.wait_for(process, "holding")
+        return process
+
+    # ── a person at it ──
+
+    def x(self, *arguments):
+        return subprocess.run(["xdotool", *map(str, arguments)], env=self.environment(), capture_output=True, text=True, check=True).stdout
+
+    def start_viewer(self, *arguments):
+        self.dump = self.folder / "texts"
+        process = subprocess.Popen([VIEWER, *map(str, arguments), "--stay", "--dump-text", self.dump], env=self.environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.end_with_test(process)
+        self.addCleanup(process.stderr.close)
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            found = subprocess.run(["xdotool", "search", "--onlyvisible", "--pid", str(process.pid)], env=self.environment(),
+                                   capture_output=True, text=True).stdout.split()
+            if found:
+                self.window = found[-1]
+                self.x("windowfocus", "--sync", self.window)
+                time.sleep(0.5)
+                return process
+            self.assertIsNone(process.poll(), "it ended before it had a window")
+            time.sleep(0.05)
+        self.fail("no window")
+
+    def press(self, *keys):
+        for key in keys:
+            self.x("key", key)
+            time.sleep(0.15)
+
+    def quit(self, process):
+        self.press("q")
+        self.assertEqual(process.wait(PATIENCE), 0, process.stderr.read())
+        return self.dump.read_text()
+
+    # ── what it shows ──
+
+    def test_what_it_says_of_a_process_is_what_the_books_say(self):
+        process = self.hold("--budget", "4GiB")
+        text = self.texts(process.pid)
+        self.assertIn("3,129,743,888 B\tin\t748 allocations", text)
+        self.assertIn("2.91 GiB\tof 4 GiB", text)
+        books = next(one for one in self.json_of("ps", "--json") if one["pid"] == process.pid)
+        self.assertEqual((books["allocated_bytes"], books["live_allocations"]), (3_129_743_888, 748))
+
+    def test_a_killed_process_and_a_post_mortem_show_what_was_held(self):
+        process = self.hold("--budget", "4GiB")
+        self.kill(process)
+        text = self.texts(process.pid)
+        self.assertIn("killed\t", text)
+        self.assertIn("3,129,743,888 B\tin\t748 allocations", text)
+        dump = self.folder / "dump.json"
+        done = self.run_command("dump", process.pid, "-o", dump)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.texts(dump)
+        self.assertIn("post-mortem\t", text)
+        self.assertIn("3,129,743,888 B\tin\t748 allocations", text)
+
+    def test_a_history_ends_with_what_it_leaves_alive(self):
+        figures = self.json_of("summary", RESNET, "--json")
+        self.assertIn(f"{figures['live_bytes']:,} B\tin\t{figures['live_allocations']:,} allocations", self.texts(RESNET))
+
+    def test_every_panel_can_be_shown_and_says_something(self):
+        process = self.start_command("replay", DATA / "gpt2.csv.xz", "--budget", "7GiB", "--hook", "cache:512MiB:1", "--hold", "1h")
+        self.wait_for(process, "holding")
+        words = " ".join(self.viewer("--help").stdout.split())
+        panels = re.search(r"panel to show first, of: ((?:[a-z-]+, )*[a-z-]+)", words).group(1).split(", ")
+        self.assertEqual(panels[:2], ["header", "timeline"])
+        for panel in panels:
+            picture = self.folder / f"{panel}.png"
+            text = self.texts(process.pid, "--panel", panel, "--screenshot", picture, "--size", "1200x800")
+            self.assertRegex(text, rf"\[{panel}\]\n\S")
+            size, colours = self.colours(picture)
+            self.assertEqual(size, (1200, 800))
+            self.assertGreater(len(colours), 20, panel)
+
+    def test_pictures_of_any_size_and_both_themes(self):
+        for theme, ground in (("dark", DARK), ("light", LIGHT)):
+            for size, scale in (("300x200", "1"), ("1280x800", "2"), *((("7680x4320", "2"),) if theme == "dark" else ())):
+                picture = self.folder / "picture.png"
+                self.viewer(RESNET, "--size", size, "--scale", scale, "--theme", theme, "--screenshot", picture)
+                found, colours = self.colours(picture)
+                self.assertEqual(found, tuple(map(int, size.split("x"))))
+                self.assertGreater(colours.get(ground, 0), 50, f"{theme} {size}: the ground")
+                self.assertGreater(len(colours), 10, f"{theme} {size}")
+
+    def test_without_any_process_it_says_what_to_do(self):
+        self.assertIn("No process of this user has written a flight file here", self.texts())
+
+    # ── keys and clicks ──
+
+    def test_a_session(self):
+        process = self.start_command("replay", RESNET, "--budget", "2900MiB", "--loop", "forever", "--stretch", "10s")
+        self.wait_for_file()
+        viewer = self.start_viewer(process.pid, "--size", "1200x800")
+        self.x("mousemove", "--window", self.window, 600, 300)
+        for button in (4, 4, 5, 4):  # the wheel
+            self.x("click", button)
+            time.sleep(0.1)
+        self.press("w", "s", "a", "d", "Home", "l", "p", "n", "N", "Up", "Down", "Escape", "space")
+        self.x("mousemove", "--window", self.window, 700, 300)
+        self.x("click", 1)
+        time.sleep(0.3)
+        self.press("F1", "ctrl+equal")
+        self.x("windowsize", self.window, 1000, 700)
+        time.sleep(0.5)
+        text = self.quit(viewer)
+        self.assertIn("Paused", text)
+        self.assertRegex(text, r"as of\t\+\d")  # time travel
+        self.assertIn("stand still; reading goes on", text)  # the help page
+        remembered = json.loads((self.folder / "config/headroom/viewer.json").read_text())
+        self.assertAlmostEqual(remembered["scale"], 1.1, places=3)
+        self.assertEqual(remembered["size"], [1000, 700])
+
+    def wait_for_file(self):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and not list(self.flights.iterdir()):
+            time.sleep(0.05)
+        time.sleep(1)
+
+    def test_a_range_is_selected_by_dragging_and_escape_forgets_it(self):
+        viewer = self.start_viewer(RESNET, "--size", "1200x800")
+        self.x("mousemove", "--window", self.window, 400, 300)
+        self.x("keydown", "ctrl", "mousedown", 1)
+        time.sleep(0.2)
+        self.x("mousemove", "--window", self.window, 700, 320)
+        time.sleep(0.2)
+        self.x("mouseup", 1, "keyup", "ctrl")
+        time.sleep(0.3)
+        self.assertRegex(self.quit(viewer), r"\d ms selected")
+
+    def test_a_process_is_opened_from_the_list(self):
+        process = self.hold()
+        viewer = self.start_viewer(RESNET, "--size", "1200x800")
+        self.press("ctrl+o")
+        time.sleep(0.5)
+        self.x("mousemove", "--window", self.window, 100, 85)  # the first row
+        self.x("click", 1)
+        time.sleep(0.7)
+        text = self.quit(viewer)
+        self.assertIn(f"headroom ({process.pid})", text)
+        self.assertIn("748 allocations", text)
+
+    def test_what_an_idle_viewer_costs(self):
+        process = self.hold()
+        viewer = self.start_viewer(process.pid)
+        time.sleep(1)
+        ticks = lambda: sum(map(int, Path(f"/proc/{viewer.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+        before, begin = ticks(), time.monotonic()
+        time.sleep(5)
+        share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)
+        print(f"\nidle: {share:.1%} of a core")
+        self.quit(viewer)
+
+    # ── what is wrong ──
+
+    def test_without_a_display_it_says_so(self):
+        environment = {name: value for name, value in self.environment().items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+        done = self.viewer(RESNET, status=3, environment=environment)
+        self.assertIn("no window could be opened", done.stderr)
+
+    def test_broken_files_give_a_message(self):
+        process = self.hold()
+        flight = next(self.flights.glob("*.flight"))
+        content = flight.read_bytes()
+        self.kill(process)
+        for name, bad in (("empty", b""), ("noise", bytes(range(256)) * 64), ("cut.flight", content[:5000]),
+                          ("newer.flight", content[:8] + b"\xff\xff" + content[10:]), ("object.json", b'{"a": 1}'),
+                          ("cut.csv", b"Thread,Time,Action,Pointer,Size,Stream\n1,2,alloc")):
+            done = self.viewer(self.write(name, bad), "--frames", "2", status=3)
+            self.assertIn(name, done.stderr)
+        self.assertIn("no-such-file", self.viewer("no-such-file", status=3).stderr)
+
+    def test_wrong_arguments_are_named(self):
+        for arguments, word in ((("--size", "big"), "big"), (("--panel", "nowhere"), "nowhere"), (("--memory", "x"), "--memory"),
+                                (("--scale", "9"), "--scale"), (("--theme", "red"), "red"), (("--frames", "0"), "--frames")):
+            self.assertIn(word, self.viewer(*arguments, status=2).stderr)
+
+    def test_a_file_that_is_truncated_under_it_ends_nothing(self):
+        process = self.hold()
+        flight = next(self.flights.glob("*.flight"))
+        viewer = self.start_viewer(process.pid)
+        process.send_signal(signal.SIGSTOP)  # or it would meet the truncation itself
+        os.truncate(flight, 4096)
+        time.sleep(1.5)
+        text = self.quit(viewer)
+        self.kill(process)
+        self.assertIn("truncated", text)
+
+
+if __name__ == "__main__":
+    missing = [program for program in ("Xvfb", "xdotool", "convert") if shutil.which(program) is None]
+    if missing:
+        print(f"skipped: no {', '.join(missing)} here")
+        sys.exit(77)
+    unittest.main()

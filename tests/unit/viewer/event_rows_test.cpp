@@ -1,0 +1,241 @@
+// The event log: which rows, in which order, and how little is looked at when little is new.
+#include "event_rows.hpp"
+
+#include <gmock/gmock.h>
+
+#include "event_filter.hpp"
+#include "event_words.hpp"
+#include "null_frames.hpp"
+#include "scripted_source.hpp"
+
+namespace headroom::viewer {
+
+std::unique_ptr<Panel> make_event_log_panel();
+
+namespace {
+
+using follow::Script;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+constexpr TickRange kAlways{.begin = 0, .end = 1'000'000'000};
+
+std::shared_ptr<Script> new_script() {
+  auto script = std::make_shared<Script>();
+  script->name(5, "weights");
+  script->name(6, "cache");
+  script->name(20, "a.cpp:1 f");
+  return script;
+}
+
+std::vector<std::uint64_t> ticks_of(EventRows const& rows) {
+  std::vector<std::uint64_t> ticks;
+  for (auto const& row : rows.rows()) ticks.push_back(row.ticks);
+  return ticks;
+}
+
+std::vector<std::string> lines_of(EventRows const& rows) {
+  std::vector<std::string> lines;
+  for (auto const& row : rows.rows()) {
+    lines.push_back(row.what == EventRow::What::gap ? "gap of " + std::to_string(row.bytes)
+                                                    : std::string{word_of(row.kind)} + " " + std::to_string(row.bytes));
+  }
+  return lines;
+}
+
+Filter filter_of(std::string text) { return {.text = std::move(text)}; }
+
+TEST(EventRows, are_those_of_all_ledgers_and_of_the_journal_in_the_order_of_time) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, 5, 20);
+  script->ledger = 1;
+  script->allocate(150, 0x2000, 20, 6);
+  script->ledger = 0;
+  auto pressure = script->event(flight::EventKind::pressure, 120);
+  pressure.words[2] = 0 | (std::uint64_t{3} << 8U);
+  pressure.words[3] = 4 * kMiB;
+  script->put(pressure);
+  script->free(200, 0x1000, 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 1));
+  EXPECT_THAT(ticks_of(rows), ElementsAre(100, 120, 150, 200));
+  EXPECT_EQ(rows.matching(), 4U);
+  EXPECT_EQ(rows.rows()[0].site, "a.cpp:1 f");
+  EXPECT_EQ(rows.rows()[0].used_after, 10U);
+  EXPECT_EQ(rows.rows()[1].text, "none \u2192 high at 4 MiB claimed");
+  EXPECT_EQ(rows.rows()[3].used_after, 0U);
+  EXPECT_TRUE(rows.update(model, {.ledger = 1, .range = kAlways}, 1));
+  EXPECT_THAT(ticks_of(rows), ElementsAre(150));
+}
+
+TEST(EventRows, of_what_is_known_already_nothing_is_looked_at_again) {
+  auto const script = new_script();
+  for (std::uint64_t i = 0; i < 1'000; ++i) script->allocate(100 + i, 0x1000 * (i + 1), 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 1));
+  EXPECT_EQ(rows.looked_at(), 1'000U);
+  EXPECT_FALSE(rows.update(model, {.range = kAlways}, 1)) << "nothing changed";
+  EXPECT_FALSE(rows.update(model, {.range = {.begin = 0, .end = kAlways.end + 5}}, 1)) << "only the clock moved";
+  script->allocate(2'000, 0x7000'0000, 7, 5);
+  script->allocate(2'000, 0x7000'1000, 8, 5);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_TRUE(rows.update(model, {.range = {.begin = 0, .end = kAlways.end + 9}}, 2));
+  EXPECT_EQ(rows.looked_at(), 1'002U) << "the two new ones";
+  EXPECT_EQ(rows.matching(), 1'002U);
+  script->allocate(2'000, 0x7000'2000, 9, 5);  // of the same instant
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_TRUE(rows.update(model, {.range = {.begin = 0, .end = kAlways.end + 9}}, 3));
+  EXPECT_EQ(rows.matching(), 1'003U);
+  EXPECT_EQ(rows.rows().back().bytes, 9U);
+}
+
+TEST(EventRows, a_late_event_of_the_journal_takes_its_place_once) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, 5);
+  script->allocate(300, 0x2000, 20, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 1));
+  script->put(script->event(flight::EventKind::mark, 200));
+  script->allocate(400, 0x3000, 30, 5);
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 2));
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 3));
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 4));
+  EXPECT_EQ(rows.matching(), rows.rows().size());
+  EventRows fresh;
+  EXPECT_TRUE(fresh.update(model, {.range = kAlways}, 4));
+  EXPECT_THAT(ticks_of(fresh), ElementsAre(100, 200, 300, 400));
+}
+
+TEST(EventRows, a_gap_stands_before_the_first_operation_after_it) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->record = false;
+  script->free(200, 0x1000, 10, 5);
+  script->allocate(250, 0x2000, 5, 5);
+  script->record = true;
+  script->allocate(300, 0x3000, 20, 6);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 1));
+  EXPECT_THAT(lines_of(rows), ElementsAre("allocate 10", "gap of 2", "allocate 20"));
+  EXPECT_EQ(rows.matching(), 2U) << "a gap is no event";
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .filter = filter_of("tag:nobody")}, 1));
+  EXPECT_THAT(lines_of(rows), ElementsAre("gap of 2")) << "what is missing may fit any filter";
+}
+
+TEST(EventRows, only_the_newest_are_kept_and_all_are_counted) {
+  auto const script = new_script();
+  for (std::uint64_t i = 0; i < 1'000; ++i) script->allocate(100 + i, 0x1000 * (i + 1), i, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .most = 100}, 1));
+  ASSERT_EQ(rows.rows().size(), 100U);
+  EXPECT_EQ(rows.matching(), 1'000U);
+  EXPECT_EQ(rows.rows().front().bytes, 900U);
+  EXPECT_EQ(rows.rows().back().bytes, 999U);
+  EXPECT_EQ(rows.row_at(1'050), 50U);
+  EXPECT_FALSE(rows.row_at(50).has_value());
+}
+
+TEST(EventFilter, terms_hold_all_together) {
+  auto const script = new_script();
+  script->allocate(100, 0xabc000, 64 * kMiB, 5, 20);
+  script->thread = 8;
+  script->allocate(101, 0x2000, 1 * kMiB, 6, 20);
+  script->allocate(102, 0x3000, 2 * kMiB, 0);
+  script->free(103, 0x2000, 1 * kMiB, 6);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  auto const shown = [&](std::string text) {
+    (void)rows.update(model, {.range = kAlways, .filter = filter_of(std::move(text))}, 1);
+    EXPECT_EQ(rows.complaint(), "");
+    return ticks_of(rows);
+  };
+  EXPECT_THAT(shown("tag:CACHE"), ElementsAre(101, 103));
+  EXPECT_THAT(shown("tag:cache kind:free"), ElementsAre(103));
+  EXPECT_THAT(shown("size>=2MiB"), ElementsAre(100, 102));
+  EXPECT_THAT(shown("size>2MiB"), ElementsAre(100));
+  EXPECT_THAT(shown("size<2MiB"), ElementsAre(101, 103));
+  EXPECT_THAT(shown("thread:7"), ElementsAre(100));
+  EXPECT_THAT(shown("a.cpp"), ElementsAre(100, 101, 103)) << "a free has the site of its block";
+  EXPECT_THAT(shown("untagged"), ElementsAre(102));
+  EXPECT_THAT(shown("0xabc"), ElementsAre(100));
+  EXPECT_THAT(shown("\"a.cpp:1 f\" size<2MiB"), ElementsAre(101, 103));
+  (void)rows.update(model, {.range = kAlways, .filter = {.text = "", .kinds = std::uint64_t{1} << 2U}}, 1);
+  EXPECT_THAT(ticks_of(rows), ElementsAre(103)) << "frees alone";
+}
+
+TEST(EventFilter, what_it_does_not_understand_is_told) {
+  EXPECT_THAT(EventFilter{filter_of("size>lots")}.complaint(), HasSubstr("size>lots: expected a size"));
+  EXPECT_THAT(EventFilter{filter_of("thread:main")}.complaint(), HasSubstr("expected the number of a thread"));
+}
+
+TEST(EventFilter, a_term_takes_the_place_of_its_like) {
+  EXPECT_EQ(with_term("", "tag:", "kv"), "tag:kv");
+  EXPECT_EQ(with_term("tag:a size>1k", "tag:", "b c"), "size>1k \"tag:b c\"");
+}
+
+class EventLogPanelTest : public testing::Test {
+protected:
+  void show(follow::Model& model) { state_.show(&model); }
+  NullFrames frames_{1'600, 900};
+  ViewState state_;
+  std::unique_ptr<Panel> panel_ = make_event_log_panel();
+};
+
+TEST_F(EventLogPanelTest, of_a_recorded_history_shows_the_newest_rows_with_what_was_used_after) {
+  auto model = follow::Model::open_history(HEADROOM_TEST_DATA "/oom_batch.csv.xz").value();
+  ASSERT_TRUE(model.catch_up());
+  show(model);
+  auto const text = frames_.draw(state_, *panel_);
+  auto const last = model.state_at(state_.ledger, model.last_ticks());
+  EXPECT_THAT(text, HasSubstr(" events\n"));
+  EXPECT_THAT(text, HasSubstr("Used after"));
+  EXPECT_GT(last.as_of_ticks, 0U);
+  EXPECT_GT(NullFrames::vertices(), 1'000);
+  state_.filter.text = "kind:refused";
+  EXPECT_THAT(frames_.draw(state_, *panel_, 2), Not(HasSubstr("\tfree\t")));
+}
+
+TEST_F(EventLogPanelTest, without_events_says_what_to_do) {
+  auto const script = new_script();
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  show(model);
+  EXPECT_THAT(frames_.draw(state_, *panel_), HasSubstr("Nothing has happened yet"));
+  script->allocate(100, 0x1000, 10, 5);
+  ASSERT_TRUE(model.catch_up());
+  state_.follow(true);
+  EXPECT_THAT(frames_.draw(state_, *panel_, 2), HasSubstr("weights"));
+  state_.filter.text = "tag:nobody";
+  EXPECT_THAT(frames_.draw(state_, *panel_, 2), HasSubstr("No event fits the filter"));
+}
+
+TEST_F(EventLogPanelTest, the_moment_that_is_looked_at_comes_into_sight) {
+  auto const script = new_script();
+  for (std::uint64_t i = 0; i < 10'000; ++i) script->allocate(100 + i * 10, 0x1000 * (i + 1), i, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  show(model);
+  EXPECT_THAT(frames_.draw(state_, *panel_, 3), HasSubstr("9.76 KiB")) << "the newest";
+  state_.travel_to(100 + 5'000 * 10);
+  auto const text = frames_.draw(state_, *panel_, 3);
+  EXPECT_THAT(text, HasSubstr("4.88 KiB"));
+  EXPECT_THAT(text, Not(HasSubstr("9.76 KiB")));
+}
+
+}  // namespace
+}  // namespace headroom::viewer

@@ -1,0 +1,134 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+
+#include "header_data.hpp"
+#include "null_frames.hpp"
+#include "scripted_source.hpp"
+#include "shell.hpp"
+#include "timeline_data.hpp"
+#include "travel.hpp"
+
+namespace headroom::viewer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+follow::Model recorded(std::string const& name) {
+  auto model = follow::Model::open_history(std::string{HEADROOM_TEST_DATA "/"} + name).value();
+  EXPECT_TRUE(model.catch_up());
+  return model;
+}
+
+TEST(Timeline, layers_stack_up_to_the_total_and_the_rest_is_what_no_layer_has) {
+  auto const script = std::make_shared<follow::Script>();
+  script->name(5, "weights");
+  script->name(6, "cache");
+  script->book();
+  script->allocate(100, 0x1000, 640, 5);
+  script->allocate(200, 0x2000, 64, 6);
+  script->free(300, 0x1000, 640, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  auto const data = timeline_data(model, 0, {.begin = 100, .end = 400}, 3, 1);
+  ASSERT_EQ(data.total.size(), 3U);
+  EXPECT_EQ(data.highest, 704U);
+  ASSERT_EQ(data.layers.size(), 1U);
+  EXPECT_EQ(data.layers[0].tag, "weights");
+  EXPECT_THAT(data.layers[0].bytes, ElementsAre(640, 640, 0));
+  EXPECT_THAT(data.rest, ElementsAre(0, 64, 64));
+  EXPECT_TRUE(data.has_rest);
+}
+
+TEST(Timeline, a_recorded_history_is_as_high_as_its_peak_at_any_width) {
+  auto const model = recorded("resnet.csv.xz");
+  auto const range = TickRange{.begin = model.first_ticks(), .end = model.last_ticks() + 1};
+  for (std::size_t const columns : {1U, 7U, 1'600U}) {
+    auto const data = timeline_data(model, 0, range, columns, 10);
+    EXPECT_EQ(data.highest, model.peak(0).bytes);
+    EXPECT_EQ(data.peak_ticks, model.peak(0).ticks);
+  }
+}
+
+TEST(Timeline, grid_lines_stand_on_powers_of_two_and_on_times_people_use) {
+  EXPECT_EQ(byte_step(3'200'000'000, 6), std::uint64_t{1} << 29U);  // 512 MiB … 2.98 GiB ÷ 6 = 509 MiB
+  EXPECT_EQ(byte_step(1, 8), 1U);
+  EXPECT_EQ(byte_step(~std::uint64_t{0}, 1), std::uint64_t{1} << 63U);
+  EXPECT_EQ(time_step(1'490'000'000, 12), 200'000'000U);  // 124 ms → 200 ms
+  EXPECT_EQ(time_step(600'000'000'000, 10), 60'000'000'000U);
+  EXPECT_EQ(time_step(3, 12), 1U);
+}
+
+TEST(Header, the_present_is_what_the_books_say_and_the_past_what_the_model_says) {
+  auto model = recorded("resnet.csv.xz");
+  ViewState state;
+  state.show(&model);
+  EXPECT_EQ(header_figures(state).allocated, model.ledger(0)->allocated);
+  EXPECT_EQ(header_figures(state).life, Life::recorded);
+  state.travel_to(model.peak(0).ticks.value());
+  EXPECT_EQ(header_figures(state).allocated, model.peak(0).bytes);
+  EXPECT_TRUE(header_figures(state).is_past);
+}
+
+TEST(Header, a_rate_is_told_once_half_a_second_was_seen) {
+  EventRate rate;
+  rate.note(0, 0);
+  rate.note(400'000'000, 100);
+  EXPECT_EQ(rate.per_second(), std::nullopt);
+  rate.note(1'000'000'000, 500);
+  EXPECT_DOUBLE_EQ(rate.per_second().value(), 500.0);
+}
+
+TEST(State, zooming_keeps_the_instant_under_the_pointer_and_never_loses_the_past) {
+  auto model = recorded("resnet.csv.xz");
+  ViewState state;
+  state.show(&model);
+  auto const whole = state.visible;
+  auto const around = whole.begin + whole.length() / 4;
+  state.zoom(0.5, around);
+  EXPECT_NEAR(static_cast<double>(around - state.visible.begin), static_cast<double>(state.visible.length()) / 4, 2);
+  for (auto i = 0; i < 200; ++i) state.zoom(0.5, around);
+  EXPECT_GE(state.visible.length(), 8U);
+  EXPECT_TRUE(state.visible.contains(around));
+  for (auto i = 0; i < 200; ++i) state.zoom(2, around);
+  EXPECT_LE(state.visible.length(), 2 * whole.length());
+  for (auto i = 0; i < 200; ++i) state.pan(0.9);
+  EXPECT_LT(state.visible.begin, whole.end);
+}
+
+TEST(Travel, from_event_to_event_and_back_again) {
+  auto model = recorded("resnet.csv.xz");
+  ViewState state;
+  state.show(&model);
+  state.travel_to(model.first_ticks());
+  go_to_event(state, true);
+  auto const second = state.cursor.value();
+  EXPECT_GT(second, model.first_ticks());
+  go_to_event(state, true);
+  go_to_event(state, false);
+  EXPECT_EQ(state.cursor.value(), second);
+}
+
+TEST(Shell, everything_is_drawn_at_any_size_with_and_without_a_model) {
+  auto model = recorded("gpt2.csv.xz");
+  for (auto const& [width, height] : {std::pair{1'280.0F, 800.0F}, std::pair{300.0F, 200.0F}, std::pair{7'680.0F, 4'320.0F}}) {
+    NullFrames frames{width, height};
+    ViewState state;
+    Shell shell;
+    frames.frame(state.theme, [&](Ui& ui) { shell.draw(state, ui); });
+    EXPECT_THAT(frames.text(), HasSubstr("Nothing is open"));
+    state.show(&model);
+    for (auto i = 0; i < NullFrames::kFrames; ++i) {
+      frames.point_at(static_cast<float>(i) / NullFrames::kFrames * width, height / 2);
+      frames.frame(state.theme, [&](Ui& ui) { shell.draw(state, ui); });
+    }
+    EXPECT_GT(NullFrames::vertices(), 100);
+    EXPECT_THAT(frames.text(), HasSubstr("gpt2.csv.xz"));
+  }
+}
+
+}  // namespace
+}  // namespace headroom::viewer

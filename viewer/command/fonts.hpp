@@ -1,0 +1,16 @@
+// headroom: the letters of the window: DejaVu Sans through FreeType, at any scale.
+#pragma once
+
+#include <string>
+
+#include <imgui.h>
+
+#include "theme.hpp"
+
+namespace headroom::viewer {
+
+/// Fills ImGui's atlas anew for a scale (1 = 96 dots an inch). Where the font is not installed, with the one that ImGui brings, which knows
+/// Latin letters alone.
+[[nodiscard]] Fonts load_fonts(ImFontAtlas& atlas, float scale);
+
+}  // namespace headroom::viewer
