@@ -66,7 +66,7 @@ KEPT = {
 TRAINING = Node(processes=8, tags=16, hooks=2)  # a node of eight GPUs with one job that has a process for each
 NODES = (10, 100, 1_000, 10_000)
 INTERVALS = (15, 30, 60)
-HEAD_BYTES = 5_000  # of memory for each series in the head; scale.md says what it was taken from
+HEAD_BYTES = 7_000  # of memory for each series in the head; scale.md says what it was taken from
 
 
 def people(number):
