@@ -100,7 +100,8 @@ public:
   Model& operator=(Model&&) noexcept;
   ~Model();
 
-  /// Reads what is new; true when something was. Never blocks. Errors: those of the source.
+  /// Reads what is new; true when something was, or when what is known already gives other answers now: an operation that was waited for
+  /// counts as missing, the program has ended. Never blocks. Errors: those of the source.
   [[nodiscard]] Result<bool> poll();
   /// Reads until there is nothing more at once, and counts as missing what is missing then: for one look at a file.
   [[nodiscard]] Result<void> catch_up();

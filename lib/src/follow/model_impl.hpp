@@ -65,8 +65,14 @@ public:
   [[nodiscard]] LiveBlock to_live_block(Block const& block) const;
 
 private:
+  /// How much of all pasts is kept: two that differ answer differently.
+  struct Extent {
+    std::uint64_t steps = 0, segments = 0, behind = 0;
+    friend bool operator==(Extent const&, Extent const&) = default;
+  };
   using Slots = std::unordered_map<std::uint32_t, std::vector<flight::LiveAllocation>>;
 
+  [[nodiscard]] Extent extent() const noexcept;
   void sort_in(News& news);
   [[nodiscard]] Track& track(std::uint32_t cell);
   [[nodiscard]] Step to_step(flight::Event const& event);

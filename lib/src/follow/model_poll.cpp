@@ -125,7 +125,9 @@ Result<bool> Model::Impl::poll(bool give_up) {
   books = source->ledgers();
   ended = news.ended && !news.more;
   has_more = news.more;
-  auto const has_news = news.more || !news.events.empty() || !news.gaps.empty();
+  // Also without a new record the answers change: what was held back goes in, patience with a late one runs out, the program ends.
+  auto const has_news = news.more || !news.events.empty() || !news.gaps.empty() || !held_.empty() || ended;
+  auto const before = extent();
   if (!options.operations) last_ticks = std::max(last_ticks, leave_out_operations(news));
   sort_in(news);
   // A read that is cut off may have left out what came before its last events.
@@ -138,7 +140,17 @@ Result<bool> Model::Impl::poll(bool give_up) {
   for (auto& [cell, track] : tracks) track.past.settle();
   forget();
   polled_ticks = std::max({polled_ticks, source->now_ticks(), last_ticks});
-  return has_news;
+  return has_news || extent() != before;
+}
+
+Model::Impl::Extent Model::Impl::extent() const noexcept {
+  Extent extent;
+  for (auto const& [cell, track] : tracks) {
+    extent.steps += track.past.steps();
+    extent.segments += track.past.segment_count();
+    extent.behind += track.past.is_behind() ? 1U : 0U;
+  }
+  return extent;
 }
 
 void Model::Impl::sort_in(News& news) {

@@ -227,6 +227,28 @@ TEST(FollowGaps, a_late_record_is_waited_for_as_long_as_patience_says) {
   EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
 }
 
+TEST(FollowGaps, a_poll_that_brings_no_record_says_so_only_if_no_answer_changes) {
+  auto const script = new_script();
+  auto const first = script->make_allocate(100, 0x1000, 10, kTag);
+  (void)script->make_allocate(200, 0x2000, 20, kTag);  // lost
+  auto const third = script->make_allocate(300, 0x3000, 40, kTag);
+  script->put(first);
+  script->put(third);
+  script->put(script->event(flight::EventKind::mark, 310));  // the journal is held back for one read
+  auto model = model_of(script, {.patience = std::chrono::milliseconds{1}});
+  EXPECT_TRUE(model.poll().value());
+  EXPECT_TRUE(model.poll().value()) << "the mark is there now";
+  EXPECT_FALSE(model.poll().value());
+  script->now = 300 + 1'000'000;  // patience is over
+  EXPECT_TRUE(model.poll().value());
+  EXPECT_EQ(model.state_at(0, 300).allocated, 70U);
+  EXPECT_FALSE(model.poll().value());
+  script->ended = true;
+  EXPECT_TRUE(model.poll().value());
+  EXPECT_TRUE(model.ended());
+  EXPECT_FALSE(model.poll().value());
+}
+
 TEST(FollowGaps, a_record_that_comes_too_late_is_counted_and_changes_nothing) {
   auto const script = new_script();
   auto const first = script->make_allocate(100, 0x1000, 10, kTag);
