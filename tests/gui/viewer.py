@@ -2,7 +2,9 @@
 
 HEADROOM_VIEWER names it, HEADROOM_COMMAND the command. Skipped (77) where one of the three programs is missing.
 """
+import csv
 import json
+import lzma
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ import sys
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 from command_runner import DATA, PATIENCE, CommandTest  # noqa: E402
@@ -24,7 +27,7 @@ DARK, LIGHT = (0x0E, 0x12, 0x17), (0xF6, 0xF7, 0xF9)  # grounds of the themes
 def start_display():
     """An X server of our own, and the name of its display."""
     ours, theirs = os.pipe()
-    server = subprocess.Popen(["Xvfb", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+    server = subprocess.Popen(["Xvfb", "-r", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
                               pass_fds=[theirs], stderr=subprocess.DEVNULL)
     os.close(theirs)
     with os.fdopen(ours) as answer:
@@ -33,6 +36,8 @@ def start_display():
 
 
 class Viewer(CommandTest):
+    rest = 2  # seconds that it is given at most, to come to rest after input
+
     @classmethod
     def setUpClass(cls):
         cls.server, cls.display = start_display()
@@ -53,6 +58,10 @@ class Viewer(CommandTest):
 
     def texts(self, *arguments):
         return self.viewer(*arguments, "--dump-text", "-").stdout
+
+    def panels(self):
+        words = " ".join(self.viewer("--help").stdout.split())
+        return re.search(r"panel to show first, of: ((?:[a-z-]+, )*[a-z-]+)", words).group(1).split(", ")
 
     def colours(self, path):
         """How many pixels of a picture have which colour, and its size."""
@@ -75,9 +84,10 @@ class Viewer(CommandTest):
         return subprocess.run(["xdotool", *map(str, arguments)], env=self.environment(), capture_output=True, text=True, check=True).stdout
 
     def start_viewer(self, *arguments):
-        self.dump = self.folder / "texts"
-        process = subprocess.Popen([VIEWER, *map(str, arguments), "--stay", "--dump-text", self.dump], env=self.environment(),
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.dump, self.dumped_places = self.folder / "texts", self.folder / "places"
+        process = subprocess.Popen([VIEWER, *map(str, arguments), "--stay", "--dump-text", self.dump, "--dump-places",
+                                    self.dumped_places], env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
         self.end_with_test(process)
         self.addCleanup(process.stderr.close)
         deadline = time.monotonic() + PATIENCE
@@ -87,16 +97,61 @@ class Viewer(CommandTest):
             if found:
                 self.window = found[-1]
                 self.x("windowfocus", "--sync", self.window)
-                time.sleep(0.5)
+                self.process = process
+                self.settle()
                 return process
             self.assertIsNone(process.poll(), "it ended before it had a window")
             time.sleep(0.05)
         self.fail("no window")
 
+    def shown(self):
+        """The texts of each panel that is in sight, as they are now."""
+        parts = re.split(r"^\[([a-z-]*)\]\n", self.dump.read_text() if self.dump.exists() else "", flags=re.MULTILINE)
+        texts = {}
+        for name, text in zip(parts[1::2], parts[2::2]):
+            texts[name] = texts.get(name, "") + text
+        return texts
+
+    def wait_until(self, panel, condition):
+        """What a panel shows, as soon as it is what the condition (a pattern, or a function) wants."""
+        holds = condition if callable(condition) else re.compile(condition, re.MULTILINE).search
+        deadline = time.monotonic() + PATIENCE
+        while not holds(text := self.shown().get(panel, "")):
+            self.assertLess(time.monotonic(), deadline, f"[{panel}] does not come to {condition}:\n{text}")
+            time.sleep(0.05)
+        return text
+
+    def places(self, panel):
+        rows = [line.split("\t", 5) for line in self.dumped_places.read_text().splitlines()]
+        return [SimpleNamespace(x=int(x), y=int(y), width=int(width), height=int(height), text=text)
+                for name, x, y, width, height, text in rows if name == panel]
+
+    def click(self, place, button=1):
+        self.x("mousemove", "--window", self.window, place.x + place.width // 2, place.y + place.height // 2)
+        self.settle()
+        self.x("click", button)
+        self.settle()
+
+    def click_text(self, panel, text):
+        """The first text of a panel that begins so."""
+        self.click(next(place for place in self.places(panel) if place.text.startswith(text)))
+
+    def settle(self):
+        """Until it has answered all input and sleeps, however busy the machine is: keys that come and go between two frames would be lost.
+        On a living process it may never rest."""
+        is_asleep = lambda: all(path.read_text().rsplit(")", 1)[1].split()[0] == "S"
+                                for path in Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
+        deadline, quiet = time.monotonic() + self.rest, 0
+        while quiet < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+            quiet = quiet + 1 if is_asleep() else 0
+
     def press(self, *keys):
         for key in keys:
-            self.x("key", key)
-            time.sleep(0.15)
+            self.x("keydown", key)
+            self.settle()
+            self.x("keyup", key)
+            self.settle()
 
     def quit(self, process):
         self.press("q")
@@ -133,8 +188,7 @@ class Viewer(CommandTest):
     def test_every_panel_can_be_shown_and_says_something(self):
         process = self.start_command("replay", DATA / "gpt2.csv.xz", "--budget", "7GiB", "--hook", "cache:512MiB:1", "--hold", "1h")
         self.wait_for(process, "holding")
-        words = " ".join(self.viewer("--help").stdout.split())
-        panels = re.search(r"panel to show first, of: ((?:[a-z-]+, )*[a-z-]+)", words).group(1).split(", ")
+        panels = self.panels()
         self.assertEqual(panels[:2], ["header", "timeline"])
         for panel in panels:
             picture = self.folder / f"{panel}.png"
@@ -159,21 +213,81 @@ class Viewer(CommandTest):
 
     # ── keys and clicks ──
 
+    def test_every_tab_can_be_clicked(self):
+        self.run_command("replay", DATA / "oom_batch.csv.xz", "--budget", "5GiB", "--hook", "cache:128MiB:1", "--hook",
+                         "spill:256MiB:2:4MiB", "--policy", "retry", "--keep")
+        viewer = self.start_viewer(next(self.flights.glob("*.flight")), "--size", "1500x950")
+        self.wait_until("tabs", "Export")
+        tabs = self.places("tabs")
+        names = self.panels()[2:]
+        self.assertEqual(len(tabs), len(names))
+        for name, tab in [*zip(names, tabs), (names[0], tabs[0])]:
+            self.click(tab)
+            self.wait_until(name, r"\S")
+        self.click_text("tabs", "Failure")
+        self.wait_until("failure", r"^refused by\tmanager: over_budget$")
+        self.click_text("failure", "show this moment")
+        self.wait_until("header", r"as of\t\+\d")
+        self.quit(viewer)
+
+    def test_looking_for_what_is_large_and_taking_it_along(self):
+        """Filter, zoom, pause, time travel, export: with figures that are known from the history itself."""
+        with lzma.open(RESNET, "rt") as history:
+            large = [row for row in csv.DictReader(history) if row["Action"] == "allocate" and int(row["Size"]) >= 64 << 20]
+        self.assertGreater(len(large), 10)
+        figures = self.json_of("summary", RESNET, "--json")
+        viewer = self.start_viewer(RESNET, "--size", "1500x950")
+        self.wait_until("event-log", rf"^{figures['allocations'] + figures['frees']:,} events$")
+        axis = lambda text: next((line for line in text.splitlines() if line.startswith("+")), "")
+        whole = axis(self.wait_until("timeline", r"^\+\d"))
+        self.click_text("event-log", "filter:")
+        self.x("type", "size>=64MiB kind:allocate")
+        self.wait_until("event-log", rf"^{len(large):,} events$")
+        self.press("Return", "Home")
+        self.wait_until("timeline", lambda text: axis(text) == whole)
+        times = [place for place in self.places("timeline") if place.text.startswith("+")]
+        middle = SimpleNamespace(x=times[0].x, width=times[-1].x - times[0].x, y=times[0].y - 80, height=20)
+        self.x("mousemove", "--window", self.window, middle.x + middle.width // 2, middle.y)
+        self.x("click", "--repeat", 3, 4)
+        self.wait_until("timeline", lambda text: axis(text) not in ("", whole))
+        self.press("Home")
+        self.wait_until("timeline", lambda text: axis(text) == whole)
+
+        self.press("space")
+        self.wait_until("header", r"\tPaused\t")
+        self.press("space")
+        self.wait_until("header", r"\tPause\t")
+        self.press("p")
+        self.wait_until("header", rf"{figures['peak_bytes']:,} B\tin\t")
+        self.click(middle)
+        self.wait_until("header", lambda text: "as of\t+" in text and f"{figures['peak_bytes']:,} B\t" not in text)
+
+        self.press("ctrl+e")
+        self.wait_until("export", r"as filtered: size>=64MiB kind:allocate")
+        self.click_text("export", "write")
+        self.wait_until("export", rf"^{len(large):,} rows written$")
+        self.quit(viewer)
+        with open(self.folder / "headroom-events.csv", newline="") as exported:
+            rows = list(csv.DictReader(exported))
+        self.assertEqual([(row["event"], int(row["bytes"]), int(row["address"], 16)) for row in rows],
+                         [("allocate", int(row["Size"]), int(row["Pointer"], 16)) for row in large])
+
     def test_a_session(self):
+        self.rest = 0.25
         process = self.start_command("replay", RESNET, "--budget", "2900MiB", "--loop", "forever", "--stretch", "10s")
         self.wait_for_file()
         viewer = self.start_viewer(process.pid, "--size", "1200x800")
         self.x("mousemove", "--window", self.window, 600, 300)
         for button in (4, 4, 5, 4):  # the wheel
             self.x("click", button)
-            time.sleep(0.1)
+            self.settle()
         self.press("w", "s", "a", "d", "Home", "l", "p", "n", "N", "Up", "Down", "Escape", "space")
         self.x("mousemove", "--window", self.window, 700, 300)
         self.x("click", 1)
-        time.sleep(0.3)
+        self.wait_until("header", r"as of\t\+\d")
         self.press("F1", "ctrl+equal")
         self.x("windowsize", self.window, 1000, 700)
-        time.sleep(0.5)
+        self.settle()
         text = self.quit(viewer)
         self.assertIn("Paused", text)
         self.assertRegex(text, r"as of\t\+\d")  # time travel
@@ -190,26 +304,23 @@ class Viewer(CommandTest):
 
     def test_a_range_is_selected_by_dragging_and_escape_forgets_it(self):
         viewer = self.start_viewer(RESNET, "--size", "1200x800")
-        self.x("mousemove", "--window", self.window, 400, 300)
-        self.x("keydown", "ctrl", "mousedown", 1)
-        time.sleep(0.2)
-        self.x("mousemove", "--window", self.window, 700, 320)
-        time.sleep(0.2)
-        self.x("mouseup", 1, "keyup", "ctrl")
-        time.sleep(0.3)
-        self.assertRegex(self.quit(viewer), r"\d ms selected")
+        for step in (("mousemove", "--window", self.window, 400, 300), ("keydown", "ctrl"), ("mousedown", 1),
+                     ("mousemove", "--window", self.window, 700, 320), ("mouseup", 1), ("keyup", "ctrl")):
+            self.x(*step)
+            self.settle()
+        self.wait_until("timeline", r"\d ms selected")
+        self.press("Escape")
+        self.wait_until("timeline", lambda text: text and "selected" not in text)
+        self.quit(viewer)
 
     def test_a_process_is_opened_from_the_list(self):
         process = self.hold()
         viewer = self.start_viewer(RESNET, "--size", "1200x800")
         self.press("ctrl+o")
-        time.sleep(0.5)
-        self.x("mousemove", "--window", self.window, 100, 85)  # the first row
-        self.x("click", 1)
-        time.sleep(0.7)
-        text = self.quit(viewer)
-        self.assertIn(f"headroom ({process.pid})", text)
-        self.assertIn("748 allocations", text)
+        self.wait_until("processes", rf"headroom \({process.pid}\)")
+        self.click_text("processes", f"headroom ({process.pid})")
+        self.wait_until("header", "748 allocations")
+        self.assertIn(f"headroom ({process.pid})", self.quit(viewer))
 
     def test_what_an_idle_viewer_costs(self):
         process = self.hold()

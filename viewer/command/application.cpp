@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <utility>
 
@@ -32,7 +31,9 @@ void complain(std::string const& what) { std::cerr << "headroom-viewer: " << wha
 Application::Application(Options options)
     : options_{std::move(options)},
       settings_{options_.remembers ? read_settings(settings_path()) : Settings{}},
-      processes_{options_.folder} {
+      processes_{options_.folder},
+      texts_{options_.dump_text},
+      places_{options_.dump_places} {
   state_.theme = options_.theme.value_or(settings_.theme);
   state_.scale = options_.scale.value_or(settings_.scale);
   state_.filter.text = settings_.filter;
@@ -89,6 +90,7 @@ void Application::open_path(std::string path) {
   shell_.forget();
   document_ = std::move(*opened);
   is_reading_ = true;
+  state_.open_again = [this] { return document_->open_again(); };
   read();
   state_.show(&document_->model());
 }
@@ -146,9 +148,13 @@ void Application::until_closed() {
     if (is_reading_ || now - read_ >= patience()) {
       auto const before = state_.revision;
       auto const was_stale = state_.is_stale;
+      auto const was_reading = is_reading_;
+      auto const message = message_;
       read();
       // The clock alone moves a picture seldom: an idle process shall not keep a core busy.
-      if (!was_stale && state_.revision == before && now - drawn_ < kEveryClock) state_.is_stale = false;
+      auto const is_only_clock = state_.revision == before && is_reading_ == was_reading && message_ == message;
+      if (!was_stale && is_only_clock && now - drawn_ < kEveryClock) state_.is_stale = false;
+      if (is_reading_ != was_reading) state_.touch();
     }
     if (shows_processes_ && now - drawn_ >= kEveryLook) state_.touch();
     if (!document_ && now - drawn_ >= kEveryLook) state_.touch();
@@ -156,6 +162,8 @@ void Application::until_closed() {
     frames = std::max(frames - 1, 0);
     draw();
     window_->end_frame();
+    // Whoever drives the window waits for what it shows; a failure is told by the last one, which comes at the end.
+    static_cast<void>(write_texts([](TextOutput const& output) { return output.is_file(); }));
   }
 }
 
@@ -167,6 +175,7 @@ ExitCode Application::errand() {
       complain(done.error().to_string());
       return ExitCode::broken_input;
     }
+    is_reading_ = false;
     state_.show(&document_->model());
   }
   if (!options_.compare.empty()) open_other(options_.compare);
@@ -180,27 +189,30 @@ ExitCode Application::errand() {
   return write_last_frame();
 }
 
-ExitCode Application::write_last_frame() const {
+ExitCode Application::write_last_frame() {
   if (!options_.screenshot.empty()) {
     if (auto const written = window_->write_picture(options_.screenshot); !written) {
       complain(written.error().to_string());
       return ExitCode::broken_input;
     }
   }
-  if (options_.dump_text.empty()) return ExitCode::good;
-  auto const text = recorder_.text();
-  if (options_.dump_text == "-") {
-    std::cout << text << std::flush;
-    return std::cout ? ExitCode::good : ExitCode::broken_input;
+  if (auto const written = write_texts([](TextOutput const&) { return true; }); !written) {
+    complain(written.error().to_string());
+    return ExitCode::broken_input;
   }
-  std::ofstream file{options_.dump_text, std::ios::binary | std::ios::trunc};
-  if (file << text << std::flush) return ExitCode::good;
-  complain(options_.dump_text + ": cannot be written");
-  return ExitCode::broken_input;
+  return ExitCode::good;
+}
+
+Result<void> Application::write_texts(bool (*is_wanted)(TextOutput const&)) {
+  if (is_wanted(texts_)) {
+    if (auto written = texts_.write(recorder_.text()); !written) return written;
+  }
+  return is_wanted(places_) ? places_.write(recorder_.places()) : success();
 }
 
 void Application::draw() {
   commands_ = window_->take_commands();
+  if (document_ && !is_reading_ && options_.at) commands_.give(*std::exchange(options_.at, std::nullopt));
   answer(commands_);
   state_.is_stale = false;
   drawn_ = Clock::now();

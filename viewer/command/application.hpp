@@ -13,6 +13,7 @@
 #include "settings.hpp"
 #include "shell.hpp"
 #include "state.hpp"
+#include "text_output.hpp"
 #include "text_recorder.hpp"
 #include "window.hpp"
 
@@ -38,7 +39,9 @@ private:
   void answer(Commands& commands);
   void remember() const;
   [[nodiscard]] ExitCode errand();
-  [[nodiscard]] ExitCode write_last_frame() const;
+  [[nodiscard]] ExitCode write_last_frame();
+  /// To those outputs that `is_wanted`.
+  [[nodiscard]] Result<void> write_texts(bool (*is_wanted)(TextOutput const&));
   void until_closed();
   [[nodiscard]] std::chrono::milliseconds patience() const;
 
@@ -56,6 +59,7 @@ private:
   bool quits_ = false;
   TagColours tags_;
   TextRecorder recorder_;
+  TextOutput texts_, places_;
   Commands commands_;
   Clock::time_point drawn_{};
   Clock::time_point read_{};

@@ -47,6 +47,18 @@ Result<void> Document::read_all() {
   return tl::unexpected{whole ? done.error() : whole.error()};
 }
 
+Result<ReadAgain> Document::open_again() const {
+  auto opened = command::Source::open(path_);
+  if (!opened) return tl::unexpected{std::move(opened.error())};
+  auto file = std::make_shared<command::Source>(std::move(*opened));
+  auto records = file->records();
+  if (!records) return tl::unexpected{std::move(records.error())};
+  if ((*records)->kind() != model_.source().kind() || (*records)->process().run != model_.source().process().run) {
+    return fail(ErrorKind::io, Layer::request, path_ + ": has been replaced since it was opened");
+  }
+  return ReadAgain{.keeps = file, .records = std::move(*records), .was_whole = [file] { return file->was_whole(); }};
+}
+
 std::optional<double> Document::share_read() const noexcept {
   if (model_.source().kind() != follow::SourceKind::history || is_over()) return std::nullopt;
   auto const position = file_->position();

@@ -14,6 +14,7 @@
 #include <headroom/follow.hpp>
 
 #include "command/source.hpp"
+#include "state.hpp"
 
 namespace headroom::viewer {
 
@@ -37,6 +38,8 @@ public:
   [[nodiscard]] Result<void> read_all();
   /// How far a file that is read once was read, 0 … 1; absent for what grows.
   [[nodiscard]] std::optional<double> share_read() const noexcept;
+  /// The same file once more, with a guard of its own; good after this has gone. Errors: as open(); io where it is another file by now.
+  [[nodiscard]] Result<ReadAgain> open_again() const;
   /// Nothing more will come.
   [[nodiscard]] bool is_over() const noexcept { return failed_ || model_.ended(); }
 

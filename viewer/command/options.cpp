@@ -13,9 +13,6 @@
 namespace headroom::viewer {
 namespace {
 
-constexpr int kLeastEdge = 64;
-constexpr int kMostEdge = 16'384;
-
 /// "1280x800"; nothing if it is no size of a window.
 std::optional<WindowSize> size_of(std::string_view text) {
   WindowSize size;
@@ -24,8 +21,7 @@ std::optional<WindowSize> size_of(std::string_view text) {
   if (width.ec != std::errc{} || width.ptr == end || *width.ptr != 'x') return std::nullopt;
   auto const height = std::from_chars(width.ptr + 1, end, size.height);
   if (height.ec != std::errc{} || height.ptr != end) return std::nullopt;
-  auto const is_edge = [](int edge) { return edge >= kLeastEdge && edge <= kMostEdge; };
-  return is_edge(size.width) && is_edge(size.height) ? std::optional{size} : std::nullopt;
+  return size.is_possible() ? std::optional{size} : std::nullopt;
 }
 
 std::string names_of_panels() {
@@ -50,6 +46,7 @@ std::variant<Options, int> read_options(int argc, char** argv) {
   std::string memory = "512MiB";
   std::string size;
   std::string theme;
+  std::string at;
   CLI::App app{"Shows what a program holds in GPU memory, and held: a living process, one that died, a post-mortem, a history."};
   app.name("headroom-viewer");
   app.set_version_flag("--version", std::string{"headroom-viewer "} + HEADROOM_VERSION);
@@ -59,6 +56,8 @@ std::variant<Options, int> read_options(int argc, char** argv) {
   app.add_option("--dir", options.folder, "Folder of flight files, in place of the usual ones");
   app.add_option("--memory", memory, "Memory for the past that is kept; what is older is forgotten")->capture_default_str();
   app.add_option("--panel", options.panel, "The panel to show first, of: " + names_of_panels());
+  app.add_option("--at", at, "The moment to look at first: peak, or failure (the last one); default: now, or the end")
+      ->check(CLI::IsMember({"peak", "failure"}));
   app.add_option("--size", size, "Size of the window in pixels, such as 1280x800");
   app.add_option("--theme", theme, "dark or light")->check(CLI::IsMember({"dark", "light"}));
   app.add_option("--scale", options.scale, "Size of everything; 1 is the usual one")->check(CLI::Range(0.5, 4.0));
@@ -66,7 +65,10 @@ std::variant<Options, int> read_options(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--screenshot", options.screenshot, "Write a picture of the window to this PNG, and quit");
   app.add_option("--dump-text", options.dump_text, "Write every text of the window to this file, and quit; - is standard output");
-  app.add_flag("--stay", options.stays, "Stay open; --screenshot and --dump-text are written when the window is closed")
+  app.add_option("--dump-places", options.dump_places,
+                 "Write where each of them stands: panel, x, y, width and height in pixels, text, with tabs between them");
+  app.add_flag("--stay", options.stays,
+               "Stay open; texts are written again whenever they change, --screenshot when the window is closed")
       ->excludes("--frames");
   app.add_flag_callback(
       "--forget", [&] { options.remembers = false; }, "Neither read nor write the settings that are remembered");
@@ -97,6 +99,7 @@ std::variant<Options, int> read_options(int argc, char** argv) {
   if (!options.panel.empty() && !is_panel(options.panel)) {
     return refuse("--panel: found '" + options.panel + "', expected one of " + names_of_panels());
   }
+  if (!at.empty()) options.at = at == "peak" ? Command::peak : Command::previous_failure;
   if (!theme.empty()) options.theme = theme == "light" ? ThemeName::light : ThemeName::dark;
   return options;
 }

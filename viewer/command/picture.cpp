@@ -45,6 +45,7 @@ private:
 
 Result<void> write_frame_as_png(std::string const& path, int width, int height) {
   OffScreen const place{width, height};
+  if (ImGui::GetDrawData() == nullptr) return fail(ErrorKind::io, Layer::request, path + ": nothing was drawn yet");
   if (width <= 0 || height <= 0 || !OffScreen::is_usable()) {
     return fail(ErrorKind::io, Layer::request,
                 path + ": no picture of " + std::to_string(width) + "x" + std::to_string(height) + " pixels can be drawn here");

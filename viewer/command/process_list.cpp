@@ -18,14 +18,14 @@ constexpr std::size_t kMostShown = 1'000;
 constexpr std::size_t kMostProblems = 3;
 
 constexpr std::array kColumns{
-    Column{.title = "Process", .help = "Name and number; click to open it"},
-    Column{.title = "State", .width = 9},
+    Column{.title = "Process", .least = 18, .help = "Name and number; click to open it"},
+    Column{.title = "State", .width = 9, .rank = 1},
     Column{.title = "Used", .width = 10, .is_right = true, .help = "Sum of the live allocations of its managers"},
-    Column{.title = "Budget", .width = 11, .is_right = true},
-    Column{.title = "Peak", .width = 10, .is_right = true, .help = "Sum of its managers' peaks"},
-    Column{.title = "Allocations", .width = 12, .is_right = true},
-    Column{.title = "Failures", .width = 9, .is_right = true, .help = "Requests that were refused"},
-    Column{.title = "Age", .width = 12, .is_right = true},
+    Column{.title = "Budget", .width = 11, .rank = 2, .is_right = true},
+    Column{.title = "Peak", .width = 10, .rank = 3, .is_right = true, .help = "Sum of its managers' peaks"},
+    Column{.title = "Allocations", .width = 12, .rank = 5, .is_right = true},
+    Column{.title = "Failures", .width = 9, .rank = 4, .is_right = true, .help = "Requests that were refused"},
+    Column{.title = "Age", .width = 12, .rank = 6, .is_right = true},
 };
 
 }  // namespace

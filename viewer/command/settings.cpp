@@ -61,7 +61,7 @@ Settings read_settings(std::string const& path) {
   if (auto const filter = json.find("filter"); filter != json.end() && filter->is_string())
     settings.filter = filter->get<std::string>();
   settings.size = pair_of(json, "size");
-  if (settings.size && (settings.size->width < 64 || settings.size->height < 64)) settings.size.reset();
+  if (settings.size && !settings.size->is_possible()) settings.size.reset();
   settings.place = pair_of(json, "place");
   return settings;
 }

@@ -15,10 +15,10 @@ namespace {
 constexpr std::array kColumns{
     Column{.title = "Change", .width = 13, .is_right = true},
     Column{.title = "", .width = 8},
-    Column{.title = "Tag", .width = 22},
-    Column{.title = "There", .width = 11, .is_right = true, .help = "In the file that it is compared with"},
-    Column{.title = "Here", .width = 11, .is_right = true, .help = "In what is open in this window"},
-    Column{.title = "Site"},
+    Column{.title = "Tag", .width = 18},
+    Column{.title = "There", .width = 11, .rank = 2, .is_right = true, .help = "In the file that it is compared with"},
+    Column{.title = "Here", .width = 11, .rank = 1, .is_right = true, .help = "In what is open in this window"},
+    Column{.title = "Site", .least = 20, .rank = 3},
 };
 
 class ComparePanel final : public Panel {
@@ -87,8 +87,7 @@ private:
     ui.cell();
     ui.bytes_right(change.bytes_b);
     ui.cell();
-    ui.elided(change.holder.site.empty() ? "\u2014" : change.holder.site, 0,
-              change.holder.site.empty() ? ui.colours().soft : ui.colours().text);
+    ui.site(change.holder.site);
   }
 
   Cached<Key, Comparison> rows_;

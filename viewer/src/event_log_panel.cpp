@@ -47,12 +47,13 @@ constexpr std::array kColumns{
     Column{.title = "Time", .width = 14, .is_right = true, .help = "Since the oldest event that is kept"},
     Column{.title = "Event", .width = 13},
     Column{.title = "Size", .width = 9, .is_right = true, .help = "Of the block or request; of a hook's end, what it freed"},
-    Column{.title = "Used after", .width = 10, .is_right = true, .help = "Allocated bytes of its manager right after it"},
-    Column{.title = "Tag", .width = 14},
-    Column{.title = "Thread", .width = 8, .is_right = true},
-    Column{.title = "Took", .width = 8, .is_right = true, .help = "How long the operation or the hook's run took"},
-    Column{.title = "Where, what", .help = "The place in the program that asked, or what the event says"},
-    Column{.title = "Manager", .width = 12},  // the last, so that it can be left out where there is one only
+    Column{
+        .title = "Used after", .width = 10, .rank = 3, .is_right = true, .help = "Allocated bytes of its manager right after it"},
+    Column{.title = "Tag", .width = 14, .rank = 1},
+    Column{.title = "Thread", .width = 8, .rank = 5, .is_right = true},
+    Column{.title = "Took", .width = 8, .rank = 6, .is_right = true, .help = "How long the operation or the hook's run took"},
+    Column{.title = "Where, what", .least = 22, .rank = 2, .help = "The place in the program that asked, or what the event says"},
+    Column{.title = "Manager", .width = 12, .rank = 4},  // the last, so that it can be left out where there is one only
 };
 
 class EventLogPanel final : public Panel {
@@ -96,7 +97,7 @@ private:
   }
 
   void draw_controls(ViewState& state, Ui& ui) {
-    if (ui.asked(Command::filter)) ImGui::SetKeyboardFocusHere();
+    if (std::exchange(state.wants_filter, false)) ImGui::SetKeyboardFocusHere();
     if (ui.input("##filter", "filter: cache  tag:kv  thread:7  size>=64MiB  kind:free", state.filter.text,
                  ImGui::GetFontSize() * 22)) {
       state.touch();
@@ -149,7 +150,7 @@ private:
   }
 
   static void draw_empty(ViewState& state, Ui& ui) {
-    if (!state.filter.text.empty() || state.filter.kinds != ~std::uint64_t{0}) {
+    if (state.filter.is_on()) {
       ui.empty("No event fits the filter", "Esc clears it");
     } else if (state.selected) {
       ui.empty("Nothing happened in the selected range", "Esc lets go of it");
@@ -170,11 +171,15 @@ private:
     auto const at_cursor = state.cursor ? rows_.row_at(*state.cursor) : std::nullopt;
     if (state.cursor != shown_cursor_) {
       if (at_cursor) table.scroll_to(*at_cursor);
+      state.touch();  // scrolled is what the next frame draws
       follows_ = !state.cursor;
     }
     shown_cursor_ = state.cursor;
     if (ImGui::IsWindowHovered() && ImGui::GetIO().MouseWheel > 0) follows_ = false;
-    if (follows_ && !state.is_paused && rows_.matching() != followed_) table.scroll_to(rows.size());
+    if (follows_ && !state.is_paused && rows_.matching() != followed_) {
+      table.scroll_to(rows.size());
+      state.touch();
+    }
     followed_ = rows_.matching();
     table.rows(rows.size(), [&](std::size_t row) { draw_row(state, ui, rows[row], first_row() + row, row == at_cursor); });
   }
@@ -196,9 +201,10 @@ private:
     if (row.what == EventRow::What::gap) {
       ui.bad("\u2014 gap \u2014");
       for (int column = 2; column < 8; ++column) ui.cell();
-      ui.bad((row.bytes == 0 ? std::string{"operations"}
-                             : format_count(row.bytes) + (row.bytes == 1 ? " operation" : " operations")) +
-             " of " + manager(*state.model, row.ledger) + " missing before the next line");
+      ui.elided((row.bytes == 0 ? std::string{"operations"}
+                                : format_count(row.bytes) + (row.bytes == 1 ? " operation" : " operations")) +
+                    " of " + manager(*state.model, row.ledger) + " missing before the next line",
+                0, colours.bad);
       return;
     }
     auto const weight = weight_of(row.kind);
@@ -217,8 +223,11 @@ private:
     ui.cell();
     if (row.duration_ns != 0) ui.duration_right(row.duration_ns);
     ui.cell();
-    ui.elided(row.what == EventRow::What::journal ? std::string_view{row.text} : row.site, 0,
-              row.what == EventRow::What::journal ? ink : colours.soft);
+    if (row.what == EventRow::What::journal) {
+      ui.elided(row.text, 0, ink);
+    } else {
+      ui.site(row.site, {}, colours.soft);
+    }
     if (row.is_recovered) {
       Ui::same_line();
       ui.soft("(from the live table)");

@@ -71,7 +71,7 @@ bool EventRows::update(follow::Model const& model, EventQuery const& query, std:
   // What the next read brings may be as old as the newest of the read before this one.
   if (is_news) {
     journal_from_ = std::max(query_.range.begin, last_ticks_);
-    last_ticks_ = model.last_ticks();
+    last_ticks_ = query_.range.empty() ? 0 : std::min(model.last_ticks(), query_.range.end - 1);  // a pause sees no further
   }
   return true;
 }

@@ -1,6 +1,6 @@
 // headroom: what is selected, or everything, into a file. No ImGui.
 //
-// A file is written under another name next to its own and renamed when it is whole; one that is there already is replaced.
+// A file is there when it is whole, and replaces none (new_file.hpp).
 // Thread safety: calls are independent. Cost: a row takes about a microsecond, an event of a trace as well.
 #pragma once
 
@@ -31,9 +31,10 @@ struct Exported {
 /// Events of the selected range (else all) that the filter shows; or what is live at the moment that is looked at. Errors: io.
 [[nodiscard]] Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path);
 
-/// Everything that a file holds, read once more, as a Chrome trace. `title` and `kind` are those of the model's source. Errors: io, parse,
-/// unsupported.
-[[nodiscard]] Result<ConvertReport> export_trace(std::string const& title, follow::SourceKind kind, std::string const& path,
-                                                 std::atomic<std::uint64_t>& progress);
+/// What the model reads once more, as `state` opens it. Errors: io, parse, unsupported.
+[[nodiscard]] Result<ReadAgain> read_again(ViewState const& state);
+
+/// All of it, as a Chrome trace. Errors: io; those of the source.
+[[nodiscard]] Result<ConvertReport> export_trace(ReadAgain again, std::string const& path, std::atomic<std::uint64_t>& progress);
 
 }  // namespace headroom::viewer

@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <headroom/byte_size.hpp>
 
 #include "export_data.hpp"
 #include "figures.hpp"
+#include "new_file.hpp"
 #include "panels.hpp"
 
 namespace headroom::viewer {
@@ -37,6 +39,7 @@ public:
     ui.heading("Events, or what is live");
     static std::array<std::string, 2> const kWhat{"events", "live allocations"};
     static std::array<std::string, 2> const kFormats{"CSV", "JSON"};
+    propose();
     (void)ui.choice("##what", kWhat, what_, ImGui::GetFontSize() * 9);
     Ui::same_line();
     (void)ui.choice("##format", kFormats, format_, ImGui::GetFontSize() * 5);
@@ -73,10 +76,26 @@ private:
     return text;
   }
 
+  /// Names that nothing has yet; again whenever one was used up or what is written is something else.
+  void propose() {
+    auto const chosen = std::pair{what_, format_};
+    if (chosen == proposed_for_ && !proposed_rows_.empty() && !was_written_) return;
+    proposed_for_ = chosen;
+    was_written_ = false;
+    auto const offer = [](std::string& field, std::string& proposed, std::string const& stem, char const* extension) {
+      auto name = free_name(stem, extension);
+      if (field == proposed) field = name;
+      proposed = std::move(name);
+    };
+    offer(rows_path_, proposed_rows_, what_ == 0 ? "headroom-events" : "headroom-live", format_ == 0 ? ".csv" : ".json");
+    offer(trace_path_, proposed_trace_, "headroom-trace", ".json");
+  }
+
   void write_rows(ViewState const& state) {
     auto const done = export_rows(state, what_ == 0 ? ExportWhat::events : ExportWhat::live,
                                   format_ == 0 ? ExportFormat::csv : ExportFormat::json, rows_path_);
     rows_failed_ = !done;
+    was_written_ = true;
     rows_result_ = done ? format_count(done->rows) + " rows written" : done.error().to_string();
     if (done && done->rows < done->matching) rows_result_ += ", the newest of " + format_count(done->matching);
   }
@@ -84,15 +103,22 @@ private:
   void write_trace(ViewState const& state) {
     trace_result_.clear();
     progress_->store(0, std::memory_order_relaxed);
-    trace_ = std::async(std::launch::async,
-                        [title = state.model->source().title(), kind = state.model->source().kind(), path = trace_path_,
-                         progress = progress_] { return export_trace(title, kind, path, *progress); });
+    auto again = read_again(state);
+    if (!again) {
+      trace_failed_ = true;
+      trace_result_ = again.error().to_string();
+      return;
+    }
+    trace_ = std::async(std::launch::async, [again = std::move(*again), path = trace_path_, progress = progress_]() mutable {
+      return export_trace(std::move(again), path, *progress);
+    });
   }
 
   void take_trace() {
     if (!trace_.valid() || trace_.wait_for(std::chrono::seconds{0}) != std::future_status::ready) return;
     auto const done = trace_.get();
     trace_failed_ = !done;
+    was_written_ = true;
     trace_result_ = done ? format_count(done->events) + " events played" : done.error().to_string();
     if (done && done->gaps != 0) trace_result_ += ", with " + format_count(done->gaps) + " gaps";
   }
@@ -103,9 +129,11 @@ private:
   }
 
   std::size_t what_ = 0, format_ = 0;
-  std::string rows_path_ = "headroom-events.csv", trace_path_ = "headroom-trace.json";
+  std::string rows_path_, trace_path_;
+  std::string proposed_rows_, proposed_trace_;  // in these fields, unless the person wrote something else
   std::string rows_result_, trace_result_;
-  bool rows_failed_ = false, trace_failed_ = false;
+  std::pair<std::size_t, std::size_t> proposed_for_{};
+  bool rows_failed_ = false, trace_failed_ = false, was_written_ = false;
   /// Of the thread that writes; relaxed: only a figure. It outlives neither the future nor the panel.
   std::shared_ptr<std::atomic<std::uint64_t>> progress_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::future<Result<ConvertReport>> trace_;

@@ -81,8 +81,8 @@ std::optional<std::size_t> inspected(std::span<FailureStory const> stories, View
     auto const is_looked_at = found != stories.end() && (!state.cursor || *state.cursor == found->ticks);
     if (is_looked_at) return static_cast<std::size_t>(found - stories.begin());
   }
-  if (!state.cursor) return stories.size() - 1;
-  auto const after = std::ranges::upper_bound(stories, *state.cursor, {}, &FailureStory::ticks);
+  if (!state.cursor && !state.is_paused) return stories.size() - 1;
+  auto const after = std::ranges::upper_bound(stories, state.instant(), {}, &FailureStory::ticks);
   if (after == stories.begin()) return std::nullopt;
   return static_cast<std::size_t>(after - stories.begin()) - 1;
 }

@@ -43,7 +43,7 @@ struct FailureDetails {
 [[nodiscard]] FailureDetails failure_details(follow::Model const& model, follow::FailureStory const& story);
 
 /// Place among `stories` (oldest first) of the one that is inspected: the chosen one, as long as its moment is looked at; with time
-/// travel the last one at or before the cursor; else the newest. Nothing where there is none.
+/// travel or a pause the last one at or before the moment shown; else the newest. Nothing where there is none.
 [[nodiscard]] std::optional<std::size_t> inspected(std::span<follow::FailureStory const> stories, ViewState const& state);
 
 }  // namespace headroom::viewer

@@ -14,6 +14,7 @@
 #include "figures.hpp"
 #include "paced.hpp"
 #include "panels.hpp"
+#include "site_words.hpp"
 #include "travel.hpp"
 
 namespace headroom::viewer {
@@ -22,26 +23,27 @@ namespace {
 using follow::FailureEnd;
 
 constexpr std::array kActColumns{
-    Column{.title = "After", .width = 8, .is_right = true, .help = "Since the refusal"},
-    Column{.title = "Hook or step", .width = 14},
-    Column{.title = "Expected", .width = 8, .is_right = true, .help = "What the hook thought it could free"},
-    Column{.title = "Said", .width = 8, .is_right = true, .help = "What the hook said it freed"},
+    Column{.title = "After", .width = 8, .rank = 4, .is_right = true, .help = "Since the refusal"},
+    Column{.title = "Hook or step", .width = 12},
+    Column{.title = "Expected", .width = 8, .rank = 1, .is_right = true, .help = "What the hook thought it could free"},
+    Column{.title = "Said", .width = 8, .rank = 2, .is_right = true, .help = "What the hook said it freed"},
     Column{.title = "Freed",
            .width = 8,
            .is_right = true,
            .help = "What its thread really gave back, or what came back in this step"},
     Column{.title = "Claims fell",
            .width = 10,
+           .rank = 5,
            .is_right = true,
            .help = "By how much all claims of the manager fell meanwhile, whoever did it"},
-    Column{.title = "Took", .width = 7, .is_right = true},
-    Column{.title = "Result"},
+    Column{.title = "Took", .width = 7, .rank = 3, .is_right = true},
+    Column{.title = "Result", .least = 26},
 };
 constexpr std::array kHolderColumns{
     Column{.title = "Tag", .width = 26},
     Column{.title = "Held then", .width = 11, .is_right = true},
-    Column{.title = "Blocks", .width = 9, .is_right = true},
-    Column{.title = "Share"},
+    Column{.title = "Blocks", .width = 9, .rank = 1, .is_right = true},
+    Column{.title = "Share", .least = 8, .rank = 2},
 };
 constexpr std::size_t kMostHolders = 256;
 
@@ -99,7 +101,7 @@ public:
       return;
     }
     draw_steps(state, ui, stories, *place);
-    auto const& details = details_.get({.revision = state.revision, .number = stories[*place].number},
+    auto const& details = details_.get({.revision = state.revision, .stories = stories_.made(), .number = stories[*place].number},
                                        [&] { return failure_details(*state.model, stories[*place]); });
     ImGui::BeginChild("failure");
     draw_headline(ui, details);
@@ -112,7 +114,9 @@ public:
 
 private:
   struct Key {
-    std::uint64_t revision = 0, number = 0;
+    std::uint64_t revision = 0;
+    std::uint64_t stories = 0;  // how often they were worked out: they may be behind the revision
+    std::uint64_t number = 0;
     friend bool operator==(Key const&, Key const&) = default;
   };
 
@@ -165,7 +169,7 @@ private:
     line(ui, "by",
          "thread " + std::to_string(story.thread) + (story.inside_hook ? ", inside a hook or callback" : "") +
              (story.ledger_name.empty() ? "" : ", of manager " + story.ledger_name));
-    if (!story.site.empty()) line(ui, "at", story.site);
+    if (!story.site.empty()) line(ui, "at", site_in_words(story.site), {}, story.site);
     auto who = story.layer ? std::string{to_string(*story.layer)} : std::string{"not known"};
     if (story.kind) who += ": " + std::string{to_string(*story.kind)};
     if (story.device_code != 0) who += " (code " + std::to_string(story.device_code) + ')';
@@ -175,11 +179,12 @@ private:
     if (story.incomplete) ui.warning("Records of its thread are missing: hooks, policy and end may not be all there was");
   }
 
-  static void line(Ui& ui, std::string_view label, std::string_view text, std::optional<ImU32> colour = {}) {
+  static void line(Ui& ui, std::string_view label, std::string_view text, std::optional<ImU32> colour = {},
+                   std::string_view more = {}) {
     ui.soft(label);
     Ui::same_line();
     ImGui::SetCursorPosX(ImGui::GetFontSize() * 7);
-    ui.elided(text, 0, colour);
+    ui.elided(text, 0, colour, more);
   }
 
   /// Allocated, reserved and claimed bytes, and the request on top of them, against the limit.
@@ -239,7 +244,7 @@ private:
     ui.cell();
     ui.duration_right(act.after_ns);
     ui.cell();
-    ui.elided(act.name);
+    ui.elided(act.is_hook ? std::string_view{act.name} : "policy", 0, act.is_hook ? ui.colours().text : ui.colours().soft);
     figure(act.estimate, ui.colours().soft);
     figure(act.reported, ui.colours().soft);
     auto const is_short = act.freed && act.reported && *act.freed < *act.reported;
@@ -247,14 +252,14 @@ private:
     ui.cell();
     if (act.ledger_fell) {
       auto const fell = *act.ledger_fell;
-      ui.text_right((fell < 0 ? "\u2212" : "") + format_bytes(static_cast<std::uint64_t>(fell < 0 ? -fell : fell)),
-                    ui.colours().soft);
+      auto const magnitude = fell < 0 ? 0 - static_cast<std::uint64_t>(fell) : static_cast<std::uint64_t>(fell);
+      ui.text_right((fell < 0 ? "\u2212" : "") + format_bytes(magnitude), ui.colours().soft);
     }
     ui.cell();
     if (act.duration_ns != 0) ui.duration_right(act.duration_ns);
     if (act.limit_ns != 0 && ImGui::IsItemHovered()) ui.help("its limit: " + format_duration(act.limit_ns));
     ui.cell();
-    ui.elided(act.result, 0, act.is_bad ? ui.colours().bad : ui.colours().soft);
+    ui.elided(act.is_hook ? act.result : act.name, 0, act.is_bad ? ui.colours().bad : ui.colours().soft);
   }
 
   static void draw_holders(Ui& ui, FailureDetails const& details) {

@@ -90,11 +90,11 @@ HeaderFigures header_figures(ViewState const& state) {
   } else if (books != nullptr) {
     tell_past(figures, model.state_at(state.ledger, state.instant()));
   }
-  if (books != nullptr) {
+  if (books != nullptr) figures.device_total = books->device_total;
+  if (books != nullptr && is_now) {
     figures.unspent = books->unspent;
     figures.sentinel = books->sentinel_bytes;
     figures.device_free = books->device_free;
-    figures.device_total = books->device_total;
     figures.failures = books->failures();
   }
   auto const losses = model.losses();

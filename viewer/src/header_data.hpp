@@ -33,7 +33,7 @@ struct HeaderFigures {
   std::uint64_t unattributed_bytes = 0;
   // Of the present alone.
   std::optional<std::uint64_t> unspent{}, sentinel{}, device_free{}, device_total{};
-  std::uint64_t failures = 0;
+  std::optional<std::uint64_t> failures{};  ///< absent: not known of the past
   std::uint64_t lost = 0, refused = 0;
   std::optional<std::uint64_t> idle_ns{};  ///< since the newest event; absent for histories
 };

@@ -216,8 +216,9 @@ private:
       item(ui, "unattributed", format_bytes(figures.unattributed_bytes), colours.warning,
            "Live, in blocks whose allocation was before what is kept, or lost.");
     }
-    item(ui, "failures", format_count(figures.failures), figures.failures != 0 ? colours.bad : colours.text,
-         "Requests that were refused (N: next one).");
+    if (figures.failures)
+      item(ui, "failures", format_count(*figures.failures), *figures.failures != 0 ? colours.bad : colours.text,
+           "Requests that were refused (N: next one).");
     if (figures.life == Life::living) {
       auto const rate = rate_.per_second();
       item(ui, "events/s", rate ? format_count(static_cast<std::uint64_t>(*rate + 0.5)) : "\u2013", colours.text,

@@ -19,12 +19,17 @@ namespace {
 constexpr std::array kColumns{
     Column{.title = "Tag", .width = 16, .is_sortable = true},
     Column{.title = "Size", .width = 9, .is_right = true, .is_sortable = true},
-    Column{.title = "Share", .width = 9, .help = "Of all that its manager held then"},
-    Column{.title = "Blocks", .width = 8, .is_right = true, .is_sortable = true},
-    Column{.title = "Age", .width = 9, .is_right = true, .is_sortable = true, .help = "Of a group, that of its oldest block"},
-    Column{.title = "Thread", .width = 8, .is_right = true},
-    Column{.title = "Address", .width = 15},
-    Column{.title = "Site", .help = "The place in the program that asked"},
+    Column{.title = "Share", .width = 9, .rank = 4, .help = "Of all that its manager held then"},
+    Column{.title = "Blocks", .width = 8, .rank = 3, .is_right = true, .is_sortable = true},
+    Column{.title = "Age",
+           .width = 9,
+           .rank = 1,
+           .is_right = true,
+           .is_sortable = true,
+           .help = "Of a group, that of its oldest block"},
+    Column{.title = "Thread", .width = 8, .rank = 5, .is_right = true},
+    Column{.title = "Address", .width = 15, .rank = 6},
+    Column{.title = "Site", .least = 22, .rank = 2, .help = "The place in the program that asked"},
 };
 constexpr int kTag = 0, kSize = 1, kBlocks = 3, kAge = 4;
 
@@ -174,7 +179,7 @@ private:
     if (row.has_several_sites) {
       ui.soft("several");
     } else {
-      ui.elided(row.site.empty() ? "\u2014" : row.site, 0, row.site.empty() ? ui.colours().soft : ui.colours().text);
+      ui.site(row.site);
     }
   }
 

@@ -18,14 +18,14 @@ namespace {
 constexpr std::array kTagColumns{
     Column{.title = "Tag", .width = 26},
     Column{.title = "At the peak", .width = 12, .is_right = true},
-    Column{.title = "Blocks", .width = 9, .is_right = true},
-    Column{.title = "Now", .width = 11, .is_right = true, .help = "At the moment that is looked at"},
-    Column{.title = "Share of the peak"},
+    Column{.title = "Blocks", .width = 9, .rank = 2, .is_right = true},
+    Column{.title = "Now", .width = 11, .rank = 1, .is_right = true, .help = "At the moment that is looked at"},
+    Column{.title = "Share of the peak", .least = 10, .rank = 3},
 };
 constexpr std::array kSiteColumns{
     Column{.title = "At the peak", .width = 12, .is_right = true},
-    Column{.title = "Blocks", .width = 9, .is_right = true},
-    Column{.title = "Tag", .width = 20},
+    Column{.title = "Blocks", .width = 9, .rank = 2, .is_right = true},
+    Column{.title = "Tag", .width = 20, .rank = 1},
     Column{.title = "Site"},
 };
 
@@ -128,7 +128,7 @@ private:
       ui.tag(row.tag);
     }
     ui.cell();
-    ui.elided(row.site.empty() ? "no site is recorded" : row.site, 0, row.site.empty() ? ui.colours().soft : ui.colours().text);
+    ui.site(row.site, "no site is recorded");
   }
 
   Paced<Choice, Version, PeakData> data_;

@@ -113,13 +113,18 @@ void Shell::answer(ViewState& state, Ui& ui) {
   if (ui.asked(Command::previous_failure)) go_to_failure(state, false);
   if (ui.asked(Command::next_event)) go_to_event(state, true);
   if (ui.asked(Command::previous_event)) go_to_event(state, false);
+  if (ui.asked(Command::filter)) {
+    state.ask_for_panel("event-log");
+    state.wants_filter = true;
+  }
   if (ui.asked(Command::export_selection)) state.ask_for_panel("export");
   if (ui.asked(Command::clear)) {
     // One thing at a time, the innermost first.
     if (shows_help_) {
       shows_help_ = false;
-    } else if (!state.filter.text.empty()) {
-      state.filter.text.clear();
+    } else if (state.filter.is_on()) {
+      if (ImGui::GetIO().WantTextInput) ImGui::SetWindowFocus(nullptr);  // or the field would bring back what it had
+      state.filter = {};
     } else if (state.selected) {
       state.select(std::nullopt);
     } else {

@@ -19,8 +19,8 @@ constexpr std::uint64_t kShortest = 8;  // ticks: below this, neighbouring pixel
 }  // namespace
 
 TickRange ViewState::whole() const noexcept {
-  auto const begin = model != nullptr ? model->first_ticks() : 0;
-  return {.begin = begin, .end = std::max(clock, begin) + 1};
+  auto const begin = std::min(model != nullptr ? model->first_ticks() : 0, ~std::uint64_t{0} - 1);
+  return {.begin = begin, .end = std::min(std::max(clock, begin), ~std::uint64_t{0} - 1) + 1};
 }
 
 flight::LedgerSnapshot const* ViewState::books() const noexcept { return model != nullptr ? model->ledger(ledger) : nullptr; }

@@ -8,9 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include <headroom/error.hpp>
 #include <headroom/follow.hpp>
 
 namespace headroom::viewer {
@@ -29,6 +32,7 @@ struct TickRange {
 struct Filter {
   std::string text;                         ///< in tag, site or kind; "" = everything
   std::uint64_t kinds = ~std::uint64_t{0};  ///< bit of each flight::EventKind that is shown
+  [[nodiscard]] bool is_on() const noexcept { return !text.empty() || kinds != ~std::uint64_t{0}; }
   [[nodiscard]] bool shows(flight::EventKind kind) const noexcept {
     auto const bit = static_cast<unsigned>(kind);
     return bit >= 64 || ((kinds >> bit) & 1U) != 0;
@@ -37,6 +41,14 @@ struct Filter {
 };
 
 enum class ThemeName : std::uint8_t { dark, light };
+
+/// What the model reads, from its beginning.
+struct ReadAgain {
+  std::shared_ptr<void> keeps{};  ///< what `records` needs, such as the guard of its mapping; goes after it
+  std::unique_ptr<follow::Source> records{};
+  std::function<Result<void>()>
+      was_whole{};  ///< asked once all is read: an error where it changed under the reader; may be empty
+};
 
 class ViewState {
 public:
@@ -62,11 +74,17 @@ public:
   follow::Model const* other = nullptr;  ///< null: nothing. Owned by whoever runs the viewer, and wholly read
   std::string asked_other{};             ///< a path that is to be opened as `other`; whoever opens files clears it
 
+  // ── what an export of everything reads ──
+
+  /// Opens once more what the model reads, for another thread. Empty: by its name and without a guard. Set by whoever opens files.
+  std::function<Result<ReadAgain>()> open_again{};
+
   // ── choices ──
 
   Filter filter{};
   std::optional<std::uint64_t> failure{};  ///< FailureStory::number of the one that is inspected; absent: the newest
   std::string asked_panel{};               ///< name of a panel that is to come to the front; whoever lays panels out clears it
+  bool wants_filter = false;               ///< the next thing typed is meant for the filter; the panel that has it clears this
   ThemeName theme = ThemeName::dark;
   float scale = 1.0F;
   /// Something on the screen is not as it was: draw again soon. Cleared by whoever draws.

@@ -44,7 +44,7 @@ constexpr Colours kLight{
     .accent = rgb(0x2f6fde),
     .accent_ground = rgb(0xcfdffa),
     .good = rgb(0x2f7d4f),
-    .warning = rgb(0x96660a),
+    .warning = rgb(0x8a5d06),
     .bad = rgb(0xb3261e),
     .limit = rgb(0x7a3fb5),
     .peak = rgb(0x17202b),
@@ -52,8 +52,8 @@ constexpr Colours kLight{
     .selection = rgb(0x2f6fde, 40),
     .other = rgb(0x9aa5b2),
     .unattributed = rgb(0xc3cad3),
-    .pressure = {rgb(0x5a6675), rgb(0x5a6675), rgb(0x96660a), rgb(0xc2560c), rgb(0xb3261e)},
-    .pressure_ground = {rgb(0, 0), rgb(0, 0), rgb(0x96660a, 24), rgb(0xc2560c, 32), rgb(0xb3261e, 38)},
+    .pressure = {rgb(0x5a6675), rgb(0x5a6675), rgb(0x8a5d06), rgb(0xad4a06), rgb(0xb3261e)},
+    .pressure_ground = {rgb(0, 0), rgb(0, 0), rgb(0x8a5d06, 24), rgb(0xad4a06, 32), rgb(0xb3261e, 38)},
 };
 
 // Eight hues, each in two lightnesses; neighbours in the list differ in both, and none is the red of failures.

@@ -18,16 +18,21 @@ namespace {
 
 constexpr std::array kColumns{
     Column{.title = "Thread", .width = 10, .is_right = true},
-    Column{.title = "Name", .width = 17},
-    Column{.title = "For", .width = 11, .is_right = true, .help = "How long it has been at it"},
-    Column{.title = "Doing"},
-    Column{.title = "Manager", .width = 14},
-    Column{.title = "Lane", .width = 6, .is_right = true, .help = "Its place in the flight file; shared ones are not listed"},
+    Column{.title = "Name", .width = 17, .rank = 1},
+    Column{.title = "For", .width = 11, .rank = 2, .is_right = true, .help = "How long it has been at it"},
+    Column{.title = "Doing", .least = 20},
+    Column{.title = "Manager", .width = 14, .rank = 3},
+    Column{.title = "Lane",
+           .width = 6,
+           .rank = 6,
+           .is_right = true,
+           .help = "Its place in the flight file; shared ones are not listed"},
     Column{.title = "Events",
            .width = 12,
+           .rank = 4,
            .is_right = true,
            .help = "Allocations and frees that its lane has had, all owners together"},
-    Column{.title = "Journal", .width = 11, .is_right = true, .help = "Everything else: failures, hooks, pressure, …"},
+    Column{.title = "Journal", .width = 11, .rank = 5, .is_right = true, .help = "Everything else: failures, hooks, pressure, …"},
 };
 
 class ThreadsPanel final : public Panel {

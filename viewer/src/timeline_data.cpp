@@ -75,7 +75,8 @@ void read_journal(TimelineData& data, follow::Model const& model, std::uint32_t 
     }
   };
   model.for_each_journal_event(data.range.begin, data.range.end - 1, [&](flight::Event const& event) {
-    if (event.is_log_line() || event.ledger() != ledger) return;
+    auto const is_second_half = (event.flags() & flight::kFlagContinues) != 0;  // of a refusal: it names no ledger
+    if (event.is_log_line() || is_second_half || event.ledger() != ledger) return;
     switch (event.kind) {
       case flight::EventKind::refusal: {
         auto const column = data.column_of(event.ticks);

@@ -9,7 +9,8 @@ namespace headroom::viewer {
 void go_to_failure(ViewState& state, bool forward) {
   if (state.model == nullptr) return;
   auto failures = state.model->failures();
-  std::erase_if(failures, [&](follow::FailureStory const& failure) { return failure.ledger != state.ledger; });
+  // While the display stands still, what came later has not happened yet.
+  std::erase_if(failures, [end = state.whole().end](follow::FailureStory const& failure) { return failure.ticks >= end; });
   if (failures.empty()) return;
   // From the one that is inspected, if the moment shown is its own; else from that moment.
   auto const chosen = std::ranges::find_if(failures, [&](follow::FailureStory const& failure) {
@@ -30,6 +31,7 @@ void go_to_failure(ViewState& state, bool forward) {
   }
   if (target == failures.end()) return;
   state.failure = target->number;
+  state.choose_ledger(target->ledger);
   state.travel_to(target->ticks);
 }
 

@@ -8,6 +8,7 @@
 #include <headroom/byte_size.hpp>
 
 #include "figures.hpp"
+#include "site_words.hpp"
 
 namespace headroom::viewer {
 namespace {
@@ -35,8 +36,10 @@ void Ui::section(std::string_view name) {
 }
 
 void Ui::record(std::string_view text) {
-  if (recorder_ == nullptr || text.empty() || !ImGui::IsItemVisible()) return;
-  recorder_->add(text, ImGui::GetItemRectMin().y, ImGui::GetItemRectSize().y);
+  if (recorder_ == nullptr || is_cell_out_of_sight_ || text.empty() || !ImGui::IsItemVisible()) return;
+  auto const at = ImGui::GetItemRectMin();
+  auto const size = ImGui::GetItemRectSize();
+  recorder_->add(text, {.x = at.x, .y = at.y, .width = size.x, .height = size.y});
 }
 
 // ── text ──
@@ -82,11 +85,15 @@ void Ui::wrapped(std::string_view text, std::optional<ImU32> colour) {
   record(one_line(text));
 }
 
-void Ui::elided(std::string_view text, float width, std::optional<ImU32> colour) {
+void Ui::elided(std::string_view text, float width, std::optional<ImU32> colour, std::string_view more) {
   auto const line = one_line(text);
   auto const most = width > 0 ? width : room();
   auto const shown = colour.value_or(colours_->text);
-  if (width_of(line) <= most) return text_coloured(line, shown);
+  if (width_of(line) <= most) {
+    text_coloured(line, shown);
+    if (!more.empty()) help(more);
+    return;
+  }
   constexpr std::string_view kDots = "\u2026";
   auto kept = line;
   auto const left = most - width_of(kDots);
@@ -99,14 +106,14 @@ void Ui::elided(std::string_view text, float width, std::optional<ImU32> colour)
   }
   while (fits > 0 && (static_cast<unsigned char>(line[fits]) & 0xC0U) == 0x80U) --fits;  // no part of a character
   text_coloured(line.substr(0, fits).append(kDots), shown);
-  help(text);
+  help(more.empty() ? text : more);
 }
 
 void Ui::draw_text(ImDrawList* list, ImVec2 position, ImU32 colour, std::string_view text) {
   auto const line = one_line(text);
   list->AddText(position, colour, line.data(), end_of(line));
   if (recorder_ != nullptr && !line.empty() && ImGui::IsRectVisible(position, {position.x + 1, position.y + 1})) {
-    recorder_->add(line, position.y, ImGui::GetFontSize());
+    recorder_->add(line, {.x = position.x, .y = position.y, .width = width_of(line), .height = ImGui::GetFontSize()});
   }
 }
 
@@ -159,6 +166,11 @@ void Ui::tag(std::string_view tag) {
   elided(tag.empty() ? "untagged" : tag);
 }
 
+void Ui::site(std::string_view site, std::string_view none, std::optional<ImU32> colour) {
+  if (site.empty()) return elided(none, 0, colours_->soft);
+  elided(site_in_words(site), 0, colour, site);
+}
+
 void Ui::badge(std::string_view word, ImU32 colour) {
   auto const line = one_line(word);
   auto const size = ImGui::GetFontSize();
@@ -192,7 +204,7 @@ void Ui::share_bar(double share, ImU32 colour, float width) {
 // ── saying what is what ──
 
 void Ui::tooltip(std::function<void()> const& draw) {
-  if (!ImGui::IsItemHovered()) return;
+  if (is_cell_out_of_sight_ || !ImGui::IsItemHovered()) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(ImGui::GetFontSize() * 28);
   draw();
@@ -298,19 +310,40 @@ Table Ui::table(char const* id, std::span<Column const> columns, float height, S
   return {*this, id, columns, height, usual};
 }
 
-void Ui::cell() { ImGui::TableNextColumn(); }
+void Ui::cell() { is_cell_out_of_sight_ = !ImGui::TableNextColumn(); }
+
+std::vector<bool> columns_with_room(std::span<Column const> columns, float room, float gap) {
+  std::vector<bool> shown(columns.size(), true);
+  auto wanted = 0.0F;
+  auto const width_of_column = [gap](Column const& column) { return gap + (column.width > 0 ? column.width : column.least); };
+  for (auto const& column : columns) wanted += width_of_column(column);
+  while (wanted > room) {
+    std::optional<std::size_t> least_important;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      auto const may_go = shown[i] && columns[i].rank > 0;
+      if (may_go && (!least_important || columns[i].rank > columns[*least_important].rank)) least_important = i;
+    }
+    if (!least_important) break;
+    shown[*least_important] = false;
+    wanted -= width_of_column(columns[*least_important]);
+  }
+  return shown;
+}
 
 Table::Table(Ui& ui, char const* id, std::span<Column const> columns, float height, SortOrder usual) : ui_{ui}, order_{usual} {
   auto const is_sortable = std::ranges::any_of(columns, &Column::is_sortable);
+  auto const& style = ImGui::GetStyle();
+  auto const digit = Ui::width_of("0");
+  auto const is_shown = columns_with_room(columns, (room() - style.ScrollbarSize) / digit, 2 * style.CellPadding.x / digit);
   auto const flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_Resizable | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersOuterH |
                      ImGuiTableFlags_SizingFixedFit | (is_sortable ? ImGuiTableFlags_Sortable : 0);
   is_open_ = ImGui::BeginTable(id, static_cast<int>(columns.size()), flags, {0, height});
   if (!is_open_) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  auto const digit = Ui::width_of("0");
   for (std::size_t i = 0; i < columns.size(); ++i) {
     auto const& column = columns[i];
     ImGuiTableColumnFlags column_flags = column.width > 0 ? ImGuiTableColumnFlags_WidthFixed : ImGuiTableColumnFlags_WidthStretch;
+    if (!is_shown[i]) column_flags |= ImGuiTableColumnFlags_Disabled;
     if (!column.is_sortable) column_flags |= ImGuiTableColumnFlags_NoSort;
     if (column.is_sortable && usual.column == static_cast<int>(i)) column_flags |= ImGuiTableColumnFlags_DefaultSort;
     if (column.is_sortable && (usual.column != static_cast<int>(i) || usual.is_descending)) {
@@ -341,7 +374,9 @@ Table::Table(Ui& ui, char const* id, std::span<Column const> columns, float heig
 }
 
 Table::~Table() {
-  if (is_open_) ImGui::EndTable();
+  if (!is_open_) return;
+  ImGui::EndTable();
+  ui_.is_cell_out_of_sight_ = false;
 }
 
 void Table::rows(std::size_t count, std::function<void(std::size_t row)> const& draw) {

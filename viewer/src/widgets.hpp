@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <imgui.h>
 
@@ -39,7 +40,9 @@ class Ui;
 /// One column of a table.
 struct Column {
   char const* title;
-  float width = 0;  ///< in widths of a digit; 0: shares what is left
+  float width = 0;   ///< in widths of a digit; 0: shares what is left
+  float least = 16;  ///< … and then not less than this
+  int rank = 0;      ///< where there is no room for all, the column of the highest goes first; 0: stays
   bool is_right = false;
   bool is_sortable = false;
   char const* help = nullptr;
@@ -73,6 +76,9 @@ private:
   SortOrder order_;
 };
 
+/// Which columns are shown in `room`, where each takes its width and `gap` more, all in widths of a digit.
+[[nodiscard]] std::vector<bool> columns_with_room(std::span<Column const> columns, float room, float gap);
+
 class Ui {
 public:
   /// `recorder` may be null.
@@ -100,8 +106,8 @@ public:
   void large(std::string_view text);
   void heading(std::string_view text);                                    ///< above a part of a panel
   void wrapped(std::string_view text, std::optional<ImU32> colour = {});  ///< a paragraph
-  /// Cut with an ellipsis at `width` pixels (0: the cell or window), whole in the tooltip.
-  void elided(std::string_view text, float width = 0, std::optional<ImU32> colour = {});
+  /// Cut with an ellipsis at `width` pixels (0: the cell or window), whole in the tooltip; `more`: in the tooltip in its place.
+  void elided(std::string_view text, float width = 0, std::optional<ImU32> colour = {}, std::string_view more = {});
   /// Into a draw list, for plots.
   void draw_text(ImDrawList* list, ImVec2 position, ImU32 colour, std::string_view text);
   [[nodiscard]] static float width_of(std::string_view text);
@@ -119,8 +125,10 @@ public:
 
   // ── marks ──
 
-  void swatch(ImU32 colour);                        ///< a square, one line high
-  void tag(std::string_view tag);                   ///< its swatch and name; "untagged" for ""
+  void swatch(ImU32 colour);       ///< a square, one line high
+  void tag(std::string_view tag);  ///< its swatch and name; "untagged" for ""
+  /// A place in the program: file, line and function (site_words.hpp), as it was recorded in the tooltip. `none`: in place of "".
+  void site(std::string_view site, std::string_view none = "\u2014", std::optional<ImU32> colour = {});
   void badge(std::string_view word, ImU32 colour);  ///< a word in a rounded frame
   void pressure(PressureLevel level);               ///< its badge
   /// How full: `share` of 0 … 1 as a bar of the cell's width.
@@ -168,6 +176,7 @@ private:
   TagColours* tags_;
   Commands* commands_;
   TextRecorder* recorder_;
+  bool is_cell_out_of_sight_ = false;  ///< ImGui skips what is drawn into it
 };
 
 /// `text` with everything that would break a line or act as a control replaced by blanks.

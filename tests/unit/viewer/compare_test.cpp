@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "export_data.hpp"
+#include "new_file.hpp"
 #include "null_frames.hpp"
 #include "scripted_source.hpp"
 
@@ -129,15 +130,50 @@ TEST_F(ExportTest, where_nothing_can_be_written_says_so) {
 
 TEST_F(ExportTest, of_everything_is_a_trace_that_parses) {
   std::atomic<std::uint64_t> progress{0};
-  auto const done =
-      export_trace(HEADROOM_TEST_DATA "/oom_batch.csv.xz", follow::SourceKind::history, path("trace.json"), progress);
+  auto model = follow::Model::open_history(HEADROOM_TEST_DATA "/oom_batch.csv.xz").value();
+  ViewState state;
+  state.show(&model);
+  auto const done = export_trace(read_again(state).value(), path("trace.json"), progress);
   ASSERT_TRUE(done.has_value()) << done.error().to_string();
   EXPECT_GT(done->events, 0U);
   EXPECT_GT(progress.load(), 0U);
   auto const json = nlohmann::json::parse(read(path("trace.json")));
   EXPECT_FALSE(json.empty());
-  EXPECT_FALSE(export_trace(path("missing.flight"), follow::SourceKind::flight, path("no.json"), progress).has_value());
-  EXPECT_FALSE(std::filesystem::exists(path("no.json")));
+}
+
+TEST_F(ExportTest, of_a_file_that_changed_under_the_reader_leaves_nothing) {
+  std::atomic<std::uint64_t> progress{0};
+  auto again = ReadAgain{.records = follow::open_history_source(HEADROOM_TEST_DATA "/oom_batch.csv.xz").value(),
+                         .was_whole = [] { return Result<void>{fail(ErrorKind::io, Layer::request, "truncated")}; }};
+  EXPECT_FALSE(export_trace(std::move(again), path("trace.json"), progress).has_value());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(ExportTest, replaces_no_file_and_finds_names_that_are_free) {
+  auto model = follow::model_of(new_script());
+  ASSERT_TRUE(model.catch_up());
+  ViewState state;
+  state.show(&model);
+  EXPECT_EQ(free_name(path("rows"), ".csv"), path("rows.csv"));
+  std::ofstream{path("rows.csv")} << "precious";
+  std::ofstream{path("rows.csv.part")} << "another's";
+  auto const done = export_rows(state, ExportWhat::live, ExportFormat::csv, path("rows.csv"));
+  ASSERT_FALSE(done.has_value());
+  EXPECT_THAT(done.error().to_string(), HasSubstr("is there already"));
+  EXPECT_EQ(read(path("rows.csv")), "precious");
+  std::filesystem::create_symlink(path("nowhere"), path("rows-2.csv"));
+  EXPECT_EQ(free_name(path("rows"), ".csv"), path("rows-3.csv"));
+  EXPECT_FALSE(export_rows(state, ExportWhat::live, ExportFormat::csv, path("rows-2.csv")).has_value());
+  EXPECT_TRUE(export_rows(state, ExportWhat::live, ExportFormat::csv, path("rows-3.csv")).has_value());
+  EXPECT_EQ(read(path("rows.csv.part")), "another's");
+  EXPECT_FALSE(std::filesystem::exists(path("nowhere")));
+  // Somebody is faster.
+  auto slow = NewFile::open(path("raced.csv"));
+  ASSERT_TRUE(slow.has_value());
+  std::ofstream{path("raced.csv")} << "theirs";
+  EXPECT_TRUE(slow->write("mine").has_value());
+  EXPECT_FALSE(slow->finish().has_value());
+  EXPECT_EQ(read(path("raced.csv")), "theirs");
 }
 
 TEST_F(ExportTest, panel_says_what_it_will_write) {

@@ -115,6 +115,26 @@ TEST(EventRows, a_late_event_of_the_journal_takes_its_place_once) {
   EXPECT_THAT(ticks_of(fresh), ElementsAre(100, 200, 300, 400));
 }
 
+TEST(EventRows, what_the_journal_says_during_a_pause_is_listed_after_it) {
+  auto const script = new_script();
+  script->allocate(100, 0x1000, 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  TickRange const paused{.begin = 0, .end = 151};
+  EXPECT_TRUE(rows.update(model, {.range = paused}, 1));
+  for (std::uint64_t read = 2; read < 6; ++read) {
+    script->put(script->event(flight::EventKind::mark, read * 100));
+    script->allocate(read * 100 + 50, 0x1000 * read, 10, 5);
+    ASSERT_TRUE(model.catch_up());
+    EXPECT_TRUE(rows.update(model, {.range = paused}, read));
+  }
+  ASSERT_TRUE(model.catch_up());
+  EXPECT_THAT(ticks_of(rows), ElementsAre(100));
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 6));
+  EXPECT_THAT(ticks_of(rows), ElementsAre(100, 200, 250, 300, 350, 400, 450, 500, 550));
+}
+
 TEST(EventRows, a_gap_stands_before_the_first_operation_after_it) {
   auto const script = new_script();
   script->allocate(100, 0x1000, 10, 5);

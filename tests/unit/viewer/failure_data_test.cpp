@@ -93,6 +93,11 @@ TEST(InspectedFailure, is_the_chosen_one_or_the_last_before_the_cursor_or_the_ne
   EXPECT_EQ(inspected(stories, state), 2U);
   state.cursor = 250;
   EXPECT_EQ(inspected(stories, state), 1U);
+  state.cursor.reset();
+  state.is_paused = true;
+  state.clock = 220;
+  EXPECT_EQ(inspected(stories, state), 1U) << "the newest came during the pause";
+  state.is_paused = false;
   state.cursor = 99;
   EXPECT_FALSE(inspected(stories, state).has_value()) << "none had failed by then";
   state.failure = 4;

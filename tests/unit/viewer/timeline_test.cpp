@@ -43,6 +43,36 @@ TEST(Timeline, layers_stack_up_to_the_total_and_the_rest_is_what_no_layer_has) {
   EXPECT_TRUE(data.has_rest);
 }
 
+/// The two records of a refusal, as a program writes them.
+void refuse(follow::Script& script, std::uint64_t ticks, std::uint32_t ledger) {
+  script.ledger = ledger;
+  auto head = script.event(flight::EventKind::refusal, ticks);
+  auto tail = head;
+  head.words[3] = 640;
+  tail.words[0] |= flight::kFlagContinues;
+  tail.words[5] = 0;  // what the device had free is not known; no ledger is named here
+  script.put(head);
+  tail.number = script.records;
+  script.put(tail);
+}
+
+TEST(Timeline, a_refusal_is_one_flag_on_its_own_ledger) {
+  auto const script = std::make_shared<follow::Script>();
+  for (std::uint32_t const cell : {0U, 3U}) {
+    script->ledger = cell;
+    script->book(cell);
+    script->allocate(100 + cell, 0x1000, 64);
+  }
+  refuse(*script, 200, 3);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_TRUE(model.catch_up());  // the journal of a living process comes a read late
+  EXPECT_TRUE(timeline_data(model, 0, {.begin = 100, .end = 400}, 3, 1).failures.empty());
+  auto const data = timeline_data(model, 3, {.begin = 100, .end = 400}, 3, 1);
+  ASSERT_EQ(data.failures.size(), 1U);
+  EXPECT_EQ(data.failures[0].count, 1U);
+}
+
 TEST(Timeline, a_recorded_history_is_as_high_as_its_peak_at_any_width) {
   auto const model = recorded("resnet.csv.xz");
   auto const range = TickRange{.begin = model.first_ticks(), .end = model.last_ticks() + 1};
@@ -110,6 +140,77 @@ TEST(Travel, from_event_to_event_and_back_again) {
   go_to_event(state, true);
   go_to_event(state, false);
   EXPECT_EQ(state.cursor.value(), second);
+}
+
+TEST(Travel, to_failures_of_any_ledger_as_far_as_the_display_has_come) {
+  auto const script = std::make_shared<follow::Script>();
+  for (std::uint32_t const cell : {0U, 3U}) {
+    script->ledger = cell;
+    script->book(cell);
+    script->allocate(100 + cell, 0x1000, cell == 0 ? 6'400 : 64);
+  }
+  refuse(*script, 200, 3);
+  refuse(*script, 300, 3);
+  script->ledger = 0;
+  script->allocate(500, 0x2000, 64);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_EQ(model.failures().size(), 2U);
+  ViewState state;
+  state.show(&model);
+  ASSERT_EQ(state.ledger, 0U);
+  go_to_failure(state, true);
+  EXPECT_EQ(state.cursor, 200U);
+  EXPECT_EQ(state.ledger, 3U);
+  go_to_failure(state, true);
+  EXPECT_EQ(state.cursor, 300U);
+  state.show(&model);
+  state.is_paused = true;
+  state.clock = 250;
+  go_to_failure(state, false);
+  EXPECT_EQ(state.cursor, 200U);
+  go_to_failure(state, true);
+  EXPECT_EQ(state.cursor, 200U) << "the next one has not happened yet";
+}
+
+TEST(Header, of_the_past_shows_no_figure_of_now) {
+  auto const script = std::make_shared<follow::Script>();
+  script->book();
+  script->allocate(100, 0x1000, 64);
+  script->allocate(200, 0x2000, 64);
+  auto& book = script->book();
+  book.unspent = 640;
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ViewState state;
+  state.show(&model);
+  EXPECT_EQ(header_figures(state).unspent, 640U);
+  EXPECT_TRUE(header_figures(state).failures.has_value());
+  state.travel_to(100);
+  EXPECT_FALSE(header_figures(state).unspent.has_value());
+  EXPECT_FALSE(header_figures(state).failures.has_value());
+}
+
+TEST(Shell, escape_clears_text_and_kinds_and_the_filters_key_finds_its_panel) {
+  auto model = recorded("resnet.csv.xz");
+  NullFrames frames{1'280, 800};
+  ViewState state;
+  state.show(&model);
+  Shell shell;
+  auto const draw = [&] { frames.frame(state.theme, [&](Ui& ui) { shell.draw(state, ui); }); };
+  state.filter = {.text = "tag:x", .kinds = 0};
+  frames.commands.give(Command::clear);
+  draw();
+  EXPECT_FALSE(state.filter.is_on());
+  state.ask_for_panel("live");
+  for (auto i = 0; i < 3; ++i) draw();
+  EXPECT_THAT(frames.text(), testing::Not(HasSubstr("[event-log]")));
+  frames.commands.give(Command::filter);
+  for (auto i = 0; i < 4; ++i) draw();
+  EXPECT_THAT(frames.text(), HasSubstr("[event-log]"));
+  EXPECT_FALSE(state.wants_filter);
+  EXPECT_TRUE(ImGui::GetIO().WantTextInput);
 }
 
 TEST(Shell, everything_is_drawn_at_any_size_with_and_without_a_model) {
