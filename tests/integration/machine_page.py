@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jsonschema
 
-from browser import PATIENCE, Browser, find_chromium
+from browser import PATIENCE, WORST_CONTRAST, Browser, find_chromium
 from command_runner import COMMAND, DATA, HEADER, CommandTest
 from state_client import StateClient
 
@@ -274,6 +274,13 @@ class MachinePage(MachineTest):
             page.prefer(scheme)
             worst, where = page.worst_contrast()
             self.assertGreaterEqual(worst, 4.5, f"{scheme}: {where}")  # WCAG 2, AA
+            # Whatever pressure there happens to be: each, on every chip. Between two refreshes, in one go.
+            for level in ("none", "low", "medium", "high", "critical"):
+                worst, where = page.ask(f"""(() => {{
+                  document.querySelectorAll('.chip').forEach(chip => {{ chip.className = 'chip {level}'; }});
+                  return {WORST_CONTRAST};
+                }})()""")
+                self.assertGreaterEqual(worst, 4.5, f"{scheme}, {level}: {where}")
         self.picture(page, "dark")
         for width in (1000, 760, 360):
             page.size(width, 740)
