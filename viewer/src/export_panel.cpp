@@ -37,12 +37,12 @@ public:
 
   void draw(ViewState& state, Ui& ui) override {
     ui.heading("Events, or what is live");
-    static std::array<std::string, 2> const kWhat{"events", "live allocations"};
-    static std::array<std::string, 2> const kFormats{"CSV", "JSON"};
+    static std::array<std::string, 2> const what_names{"events", "live allocations"};
+    static std::array<std::string, 2> const format_names{"CSV", "JSON"};
     propose();
-    (void)ui.choice("##what", kWhat, what_, ImGui::GetFontSize() * 9);
+    (void)ui.choice("##what", what_names, what_, ImGui::GetFontSize() * 9);
     Ui::same_line();
-    (void)ui.choice("##format", kFormats, format_, ImGui::GetFontSize() * 5);
+    (void)ui.choice("##format", format_names, format_, ImGui::GetFontSize() * 5);
     ui.soft(scope(state));
     (void)ui.input("##rows path", "path of the file", rows_path_, ImGui::GetFontSize() * 24);
     Ui::same_line();

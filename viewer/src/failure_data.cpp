@@ -53,6 +53,7 @@ FailureDetails failure_details(follow::Model const& model, FailureStory const& s
   details.story = story;
   details.words = follow::failure_in_words(story, [&model](std::uint64_t ticks) { return model.duration_ns(ticks); });
   std::vector<std::pair<std::uint64_t, FailureAct>> acts;
+  acts.reserve(story.hooks.size() + story.policy.size());
   for (auto const& turn : story.hooks) acts.emplace_back(turn.begin_ticks, act_of(turn));
   for (auto const& step : story.policy) {
     auto sentence = follow::step_in_words(step);

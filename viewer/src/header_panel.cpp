@@ -1,6 +1,7 @@
 // Panel 1: the strip above all others.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -103,7 +104,7 @@ private:
     for (std::size_t i = 0; i < ledgers.size(); ++i) {
       auto const& one = ledgers[i];
       auto name = one.name.empty() ? "ledger " + std::to_string(one.cell) : one.name;
-      if (one.is_namesake) name = "#" + std::to_string(one.directory_id) + " " + name;
+      if (one.is_namesake) name.insert(0, "#" + std::to_string(one.directory_id) + " ");
       if (!one.device_name.empty()) name += " on " + one.device_name;
       names_.push_back(std::move(name));
       if (one.cell == state.ledger) chosen = i;
@@ -221,7 +222,7 @@ private:
            "Requests that were refused (N: next one).");
     if (figures.life == Life::living) {
       auto const rate = rate_.per_second();
-      item(ui, "events/s", rate ? format_count(static_cast<std::uint64_t>(*rate + 0.5)) : "\u2013", colours.text,
+      item(ui, "events/s", rate ? format_count(static_cast<std::uint64_t>(std::llround(*rate))) : "\u2013", colours.text,
            "Events read in the last two seconds.");
     }
     if (figures.life != Life::recorded) {

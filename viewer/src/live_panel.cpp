@@ -91,8 +91,8 @@ private:
   };
 
   void draw_controls(ViewState& state, Ui& ui) {
-    static std::array<std::string, 4> const kGroupings{"each block", "by tag", "by site", "by thread"};
-    if (ui.choice("##grouping", kGroupings, grouping_, ImGui::GetFontSize() * 8)) state.touch();
+    static std::array<std::string, 4> const groupings{"each block", "by tag", "by site", "by thread"};
+    if (ui.choice("##grouping", groupings, grouping_, ImGui::GetFontSize() * 8)) state.touch();
     Ui::same_line();
     if (ui.input("##holder", "tag or site", text_, ImGui::GetFontSize() * 14)) state.touch();
     Ui::same_line();

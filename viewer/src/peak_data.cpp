@@ -9,6 +9,7 @@ namespace {
 std::vector<PeakTag> compared(std::vector<follow::TagFigures> const& then, std::vector<follow::TagFigures> const& now,
                               bool counts) {
   std::vector<PeakTag> tags;
+  tags.reserve(then.size());
   for (auto const& tag : then) {
     tags.push_back(
         {.name = tag.name, .then = tag.bytes, .now = 0, .allocations = counts ? std::optional{tag.allocations} : std::nullopt});

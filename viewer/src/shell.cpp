@@ -76,7 +76,7 @@ void Shell::tabs(ViewState& state, Ui& ui, char const* id, bool left, bool right
   if (!ImGui::BeginTabBar(id, ImGuiTabBarFlags_FittingPolicyScroll)) return;
   for (auto const& panel : panels_) {
     auto const& info = panel->info();
-    if (!((left && info.place == Place::left) || (right && info.place == Place::right))) continue;
+    if ((!left || info.place != Place::left) && (!right || info.place != Place::right)) continue;
     auto const flags = state.asked_panel == info.name ? ImGuiTabItemFlags_SetSelected : ImGuiTabItemFlags_None;
     ui.section("tabs");
     auto const is_open = ImGui::BeginTabItem(std::string{info.title}.c_str(), nullptr, flags);

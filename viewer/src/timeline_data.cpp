@@ -37,6 +37,7 @@ std::vector<std::string> tags_to_show(follow::Model const& model, std::uint32_t 
   for (std::size_t i = 1; i <= kTagSamples; ++i) look(begin_of(data.range, i, kTagSamples) - 1);
   std::erase_if(sizes, [](auto const& size) { return size.second == 0; });
   std::vector<std::pair<std::uint64_t, std::string>> ordered;
+  ordered.reserve(sizes.size());
   for (auto const& [name, size] : sizes) ordered.emplace_back(size, name);
   std::ranges::sort(ordered, [](auto const& one, auto const& other) {
     return one.first != other.first ? one.first > other.first : one.second < other.second;
@@ -151,7 +152,7 @@ std::uint64_t time_step(std::uint64_t length_ns, std::size_t most) noexcept {
   }
   constexpr std::array kLong{10 * kSecond, 15 * kSecond, 30 * kSecond, kMinute,   2 * kMinute, 5 * kMinute, 10 * kMinute,
                              15 * kMinute, 30 * kMinute, kHour,        2 * kHour, 6 * kHour,   12 * kHour,  24 * kHour};
-  auto const found = std::ranges::lower_bound(kLong, least);
+  auto const* const found = std::ranges::lower_bound(kLong, least);
   return found != kLong.end() ? *found : (least + 24 * kHour - 1) / (24 * kHour) * (24 * kHour);
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 /// From bytes to pixels.
 struct Scale {
-  PlotArea area;
-  std::uint64_t top;
+  PlotArea area{};
+  std::uint64_t top = 1;
   [[nodiscard]] float y(std::uint64_t bytes) const noexcept {
     return area.bottom - area.height() * static_cast<float>(static_cast<double>(std::min(bytes, top)) / static_cast<double>(top));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <ranges>
 
 namespace headroom::viewer {
 
@@ -25,9 +26,9 @@ void go_to_failure(ViewState& state, bool forward) {
   } else if (forward) {
     target = std::ranges::find_if(failures, [&](auto const& failure) { return failure.ticks > *state.cursor; });
   } else {
-    auto const last =
-        std::find_if(failures.rbegin(), failures.rend(), [&](auto const& failure) { return failure.ticks < *state.cursor; });
-    if (last != failures.rend()) target = std::prev(last.base());
+    auto backwards = failures | std::views::reverse;
+    auto const last = std::ranges::find_if(backwards, [&](auto const& failure) { return failure.ticks < *state.cursor; });
+    if (last != backwards.end()) target = std::prev(last.base());
   }
   if (target == failures.end()) return;
   state.failure = target->number;

@@ -95,7 +95,6 @@ void Ui::elided(std::string_view text, float width, std::optional<ImU32> colour,
     return;
   }
   constexpr std::string_view kDots = "\u2026";
-  auto kept = line;
   auto const left = most - width_of(kDots);
   // By halving: a name may be thousands of bytes long.
   std::size_t fits = 0;

@@ -39,7 +39,7 @@ class Ui;
 
 /// One column of a table.
 struct Column {
-  char const* title;
+  char const* title = "";
   float width = 0;   ///< in widths of a digit; 0: shares what is left
   float least = 16;  ///< … and then not less than this
   int rank = 0;      ///< where there is no room for all, the column of the highest goes first; 0: stays

@@ -7,7 +7,7 @@ namespace headroom::follow {
 std::string operation_in_words(flight::InFlight operation, std::uint64_t bytes, std::string_view device, bool is_slow) {
   auto const size = format_bytes(bytes);
   auto const whom = device.empty() ? std::string{"the device"} : std::string{device};
-  auto const asking = is_slow ? "asking " + whom + " for " + size : "allocating " + size;
+  auto asking = is_slow ? "asking " + whom + " for " + size : "allocating " + size;
   switch (operation) {
     case flight::InFlight::allocating: return asking;
     case flight::InFlight::spending: return asking + " out of a reservation";
