@@ -41,7 +41,7 @@ NameOf name_in(std::string_view text) {
     if (nameless != 0) {
       at += nameless - 1;
     } else if (depth == 0 && rest.starts_with(kOperator) && (at == 0 || !is_in_name(text[at - 1])) &&
-               !(rest.size() > kOperator.size() && is_in_name(rest[kOperator.size()]))) {
+               (rest.size() <= kOperator.size() || !is_in_name(rest[kOperator.size()]))) {
       // "operator()", "operator<", "operator bool": whatever comes up to the next bracket is its name.
       auto const from = at + kOperator.size() + (rest.substr(kOperator.size()).starts_with("()") ? 2 : 0);
       auto const list = text.find('(', from);

@@ -223,7 +223,7 @@ TEST(Shell, everything_is_drawn_at_any_size_with_and_without_a_model) {
     EXPECT_THAT(frames.text(), HasSubstr("Nothing is open"));
     state.show(&model);
     for (auto i = 0; i < NullFrames::kFrames; ++i) {
-      frames.point_at(static_cast<float>(i) / NullFrames::kFrames * width, height / 2);
+      NullFrames::point_at(static_cast<float>(i) / NullFrames::kFrames * width, height / 2);
       frames.frame(state.theme, [&](Ui& ui) { shell.draw(state, ui); });
     }
     EXPECT_GT(NullFrames::vertices(), 100);
