@@ -17,7 +17,7 @@ import threading
 import time
 import unittest
 
-from command_export import ExportTest, USER_LINE, found, parse, total
+from export_runner import ExportTest, USER_LINE, found, parse, total
 from command_runner import COMMAND, DATA, PATIENCE
 from expected_refusals import simulate
 

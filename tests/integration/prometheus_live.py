@@ -23,7 +23,7 @@ import time
 import unittest
 from pathlib import Path
 
-from command_export import ExportTest, found, total
+from export_runner import ExportTest, found, total
 from command_runner import DATA, PATIENCE
 
 DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"

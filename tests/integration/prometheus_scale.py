@@ -15,7 +15,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from command_export import ExportTest, found, parse, total
+from export_runner import ExportTest, found, parse, total
 from command_runner import DATA, PATIENCE
 
 DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"

@@ -50,6 +50,6 @@ int exit_status_of(Body body) {
 }  // namespace headroom::test
 
 #if defined(__SANITIZE_ADDRESS__)
-/// Asked by the leak checker when a process exits. A header for one source of a program.
+/// Asked by the leak checker when a process exits.
 extern "C" [[gnu::used]] inline int __lsan_is_turned_off() { return headroom::test::is_forked_child ? 1 : 0; }
 #endif

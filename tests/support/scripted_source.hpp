@@ -172,6 +172,16 @@ private:
   std::uint64_t accepted_ = 0;
 };
 
+/// A script that names two tags, 5 "weights" and 6 "cache", and two sites, 20 "a.cpp:1 f" and 21 "b.cpp:2 g". Nothing has happened.
+inline std::shared_ptr<Script> named_script() {
+  auto script = std::make_shared<Script>();
+  script->name(5, "weights");
+  script->name(6, "cache");
+  script->name(20, "a.cpp:1 f");
+  script->name(21, "b.cpp:2 g");
+  return script;
+}
+
 inline Model model_of(std::shared_ptr<Script> script, Options const& options = {}) {
   return Model{std::make_unique<ScriptedSource>(std::move(script)), options};
 }

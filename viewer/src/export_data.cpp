@@ -42,7 +42,7 @@ Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportForm
     exported.matching = rows.matching();
     table = plain_events(model, rows.rows(), [](std::size_t) { return true; });
   } else {
-    LiveQuery const query{.ledger = state.ledger, .ticks = std::min(state.instant(), model.last_ticks()), .most = kMostExported};
+    LiveQuery const query{.ledger = state.ledger, .ticks = state.known_instant(), .most = kMostExported};
     auto const rows = live_rows(model, query);
     exported.matching = rows.total;
     table = plain_live(model, rows, query.ticks);

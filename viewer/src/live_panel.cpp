@@ -57,8 +57,6 @@ public:
   void draw(ViewState& state, Ui& ui) override {
     draw_controls(state, ui);
     auto const since = only_old_ && state.selected ? std::optional{state.selected->begin} : std::nullopt;
-    // Of a range, what was still there at its end; without time travel nothing else was asked about.
-    auto const instant = since && !state.cursor ? std::min(state.selected->end - 1, state.instant()) : state.instant();
     LiveQuery query{.ledger = state.ledger,
                     .ticks = 0,
                     .alive_since = since,
@@ -67,7 +65,9 @@ public:
                     .order = order_of(order_.column),
                     .is_descending = order_.is_descending};
     auto const choice = Choice{.query = query, .cursor = state.cursor};
-    query.ticks = std::min(instant, std::max(state.model->last_ticks(), std::uint64_t{1}));
+    query.ticks = state.known_instant();
+    // Of a range, what was still there at its end; without time travel nothing else was asked about.
+    if (since && !state.cursor) query.ticks = std::min(query.ticks, state.selected->end - 1);
     auto const& rows =
         rows_.get(choice, {.revision = state.revision, .ticks = query.ticks}, [&] { return live_rows(*state.model, query); });
     if (rows_.is_behind()) state.touch();

@@ -41,7 +41,7 @@ public:
   }
 
   void draw(ViewState& state, Ui& ui) override {
-    auto const ticks = std::min(state.instant(), std::max(state.model->last_ticks(), std::uint64_t{1}));
+    auto const ticks = state.known_instant();
     Version const version{.revision = state.revision, .ticks = ticks};
     auto const& map = map_.get({.ledger = state.ledger, .cursor = state.cursor}, version,
                                [&] { return address_map(*state.model, state.ledger, ticks); });

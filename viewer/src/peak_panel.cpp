@@ -42,7 +42,7 @@ public:
   void forget() override { data_.forget(); }
 
   void draw(ViewState& state, Ui& ui) override {
-    auto const now = std::min(state.instant(), std::max(state.model->last_ticks(), std::uint64_t{1}));
+    auto const now = state.known_instant();
     auto const& data = data_.get({.ledger = state.ledger, .range = state.selected, .cursor = state.cursor},
                                  {.revision = state.revision, .now = now},
                                  [&] { return peak_data(*state.model, state.ledger, state.selected, now); });

@@ -18,6 +18,10 @@ constexpr std::uint64_t kShortest = 8;  // ticks: below this, neighbouring pixel
 
 }  // namespace
 
+std::uint64_t ViewState::known_instant() const noexcept {
+  return std::min(instant(), std::max(model->last_ticks(), std::uint64_t{1}));
+}
+
 TickRange ViewState::whole() const noexcept {
   auto const begin = std::min(model != nullptr ? model->first_ticks() : 0, ~std::uint64_t{0} - 1);
   return {.begin = begin, .end = std::min(std::max(clock, begin), ~std::uint64_t{0} - 1) + 1};

@@ -94,6 +94,8 @@ public:
 
   /// The moment that panels are about: the cursor if time travel is on, else the clock of the display.
   [[nodiscard]] std::uint64_t instant() const noexcept { return cursor.value_or(clock); }
+  /// The same, no later than what was read: what a model can be asked about. At least 1.
+  [[nodiscard]] std::uint64_t known_instant() const noexcept;
   /// From the oldest that is kept to the clock of the display; at least a tick long.
   [[nodiscard]] TickRange whole() const noexcept;
   /// What was selected, else what is visible.

@@ -7,17 +7,8 @@
 namespace headroom::follow {
 namespace {
 
-std::shared_ptr<Script> new_script() {
-  auto script = std::make_shared<Script>();
-  script->name(5, "weights");
-  script->name(6, "cache");
-  script->name(20, "a.cpp:1 f");
-  script->name(21, "b.cpp:2 g");
-  return script;
-}
-
 TEST(FollowPeak, names_the_instant_and_who_held_what) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->allocate(100, 0x1000, 300, 5);
   script->allocate(200, 0x2000, 200, 6);
   script->allocate(210, 0x3000, 50, 6);
@@ -37,7 +28,7 @@ TEST(FollowPeak, names_the_instant_and_who_held_what) {
 }
 
 TEST(FollowPeak, before_the_kept_past_it_is_what_the_books_noted) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->record = false;
   script->allocate(10, 0x1000, 900, 5);
   script->free(20, 0x1000, 900, 5);
@@ -57,7 +48,7 @@ TEST(FollowPeak, before_the_kept_past_it_is_what_the_books_noted) {
 }
 
 TEST(FollowPeak, within_a_past_that_began_in_the_middle_it_is_known_from_then_on) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->record = false;
   script->allocate(10, 0x1000, 100, 5);
   script->record = true;
@@ -70,7 +61,7 @@ TEST(FollowPeak, within_a_past_that_began_in_the_middle_it_is_known_from_then_on
 }
 
 TEST(FollowPeak, a_reset_begins_a_new_one) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->allocate(100, 0x1000, 900, 5);
   script->free(200, 0x1000, 900, 5);
   script->allocate(210, 0x1000, 10, 5);
@@ -90,7 +81,7 @@ TEST(FollowPeak, a_reset_begins_a_new_one) {
 }
 
 TEST(FollowLeaks, groups_what_outlived_an_instant_by_tag_and_site) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->allocate(100, 0x1000, 10, 5, 20);
   script->allocate(110, 0x2000, 20, 5, 20);
   script->allocate(120, 0x3000, 100, 6, 21);
@@ -115,7 +106,7 @@ TEST(FollowLeaks, groups_what_outlived_an_instant_by_tag_and_site) {
 }
 
 TEST(FollowLeaks, a_block_of_unknown_age_is_older_than_the_kept_past_only) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->record = false;
   script->allocate(10, 0x1000, 100, 5);
   script->record = true;
@@ -131,7 +122,7 @@ TEST(FollowLeaks, a_block_of_unknown_age_is_older_than_the_kept_past_only) {
 }
 
 TEST(FollowFragmentation, is_of_the_holes_between_blocks) {
-  auto const script = new_script();
+  auto const script = named_script();
   // 1,000 bytes: [0, 100) used, [100, 400) free, [400, 500) used, [500, 600) free, [600, 700) used, [700, 1000) + nothing.
   script->regions = {{.begin = 0x10000, .bytes = 1000}};
   script->allocate(100, 0x10000, 100);
@@ -177,7 +168,7 @@ TEST(FollowFragmentation, takes_overlaps_strays_and_the_end_of_the_address_space
 }
 
 TEST(FollowFragmentation, is_absent_where_no_region_is_known) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->allocate(100, 0x1000, 10);
   auto model = model_of(script);
   ASSERT_TRUE(model.catch_up());
@@ -185,7 +176,7 @@ TEST(FollowFragmentation, is_absent_where_no_region_is_known) {
 }
 
 TEST(FollowSeries, a_gap_has_no_value) {
-  auto const script = new_script();
+  auto const script = named_script();
   script->allocate(100, 0x1000, 10);
   auto model = model_of(script);
   ASSERT_TRUE(model.catch_up());

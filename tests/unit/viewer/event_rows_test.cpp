@@ -14,21 +14,12 @@ std::unique_ptr<Panel> make_event_log_panel();
 
 namespace {
 
-using follow::Script;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 constexpr TickRange kAlways{.begin = 0, .end = 1'000'000'000};
-
-std::shared_ptr<Script> new_script() {
-  auto script = std::make_shared<Script>();
-  script->name(5, "weights");
-  script->name(6, "cache");
-  script->name(20, "a.cpp:1 f");
-  return script;
-}
 
 std::vector<std::uint64_t> ticks_of(EventRows const& rows) {
   std::vector<std::uint64_t> ticks;
@@ -48,7 +39,7 @@ std::vector<std::string> lines_of(EventRows const& rows) {
 Filter filter_of(std::string text) { return {.text = std::move(text)}; }
 
 TEST(EventRows, are_those_of_all_ledgers_and_of_the_journal_in_the_order_of_time) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   script->allocate(100, 0x1000, 10, 5, 20);
   script->ledger = 1;
   script->allocate(150, 0x2000, 20, 6);
@@ -73,7 +64,7 @@ TEST(EventRows, are_those_of_all_ledgers_and_of_the_journal_in_the_order_of_time
 }
 
 TEST(EventRows, of_what_is_known_already_nothing_is_looked_at_again) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   for (std::uint64_t i = 0; i < 1'000; ++i) script->allocate(100 + i, 0x1000 * (i + 1), 10, 5);
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());
@@ -96,7 +87,7 @@ TEST(EventRows, of_what_is_known_already_nothing_is_looked_at_again) {
 }
 
 TEST(EventRows, a_late_event_of_the_journal_takes_its_place_once) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   script->allocate(100, 0x1000, 10, 5);
   script->allocate(300, 0x2000, 20, 5);
   auto model = follow::model_of(script);
@@ -116,7 +107,7 @@ TEST(EventRows, a_late_event_of_the_journal_takes_its_place_once) {
 }
 
 TEST(EventRows, what_the_journal_says_during_a_pause_is_listed_after_it) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   script->allocate(100, 0x1000, 10, 5);
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());
@@ -136,7 +127,7 @@ TEST(EventRows, what_the_journal_says_during_a_pause_is_listed_after_it) {
 }
 
 TEST(EventRows, a_gap_stands_before_the_first_operation_after_it) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   script->allocate(100, 0x1000, 10, 5);
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());
@@ -155,7 +146,7 @@ TEST(EventRows, a_gap_stands_before_the_first_operation_after_it) {
 }
 
 TEST(EventRows, only_the_newest_are_kept_and_all_are_counted) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   for (std::uint64_t i = 0; i < 1'000; ++i) script->allocate(100 + i, 0x1000 * (i + 1), i, 5);
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());
@@ -170,7 +161,7 @@ TEST(EventRows, only_the_newest_are_kept_and_all_are_counted) {
 }
 
 TEST(EventFilter, terms_hold_all_together) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   script->allocate(100, 0xabc000, 64 * kMiB, 5, 20);
   script->thread = 8;
   script->allocate(101, 0x2000, 1 * kMiB, 6, 20);
@@ -231,7 +222,7 @@ TEST_F(EventLogPanelTest, of_a_recorded_history_shows_the_newest_rows_with_what_
 }
 
 TEST_F(EventLogPanelTest, without_events_says_what_to_do) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());
   show(model);
@@ -245,7 +236,7 @@ TEST_F(EventLogPanelTest, without_events_says_what_to_do) {
 }
 
 TEST_F(EventLogPanelTest, the_moment_that_is_looked_at_comes_into_sight) {
-  auto const script = new_script();
+  auto const script = follow::named_script();
   for (std::uint64_t i = 0; i < 10'000; ++i) script->allocate(100 + i * 10, 0x1000 * (i + 1), i, 5);
   auto model = follow::model_of(script);
   ASSERT_TRUE(model.catch_up());

@@ -17,11 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::shared_ptr<Script> new_script() {
-  auto script = std::make_shared<Script>();
-  script->name(5, "weights");
-  script->name(6, "cache");
-  script->name(20, "a.cpp:1 f");
-  script->name(21, "b.cpp:2 g");
+  auto script = follow::named_script();
   script->allocate(100, 0x1000, 300, 5, 20);
   script->allocate(200, 0x2000, 200, 6, 21);
   script->thread = 9;

@@ -18,10 +18,7 @@ using follow::Script;
 using testing::HasSubstr;
 
 std::shared_ptr<Script> new_script() {
-  auto script = std::make_shared<Script>();
-  script->name(5, "weights");
-  script->name(6, "cache");
-  script->name(20, "a.cpp:1 f");
+  auto script = follow::named_script();
   script->allocate(100, 0x1000, 300, 5, 20);
   script->allocate(200, 0x2000, 200, 6);
   script->allocate(210, 0x3000, 50, 6);
