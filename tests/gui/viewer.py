@@ -27,7 +27,9 @@ DARK, LIGHT = (0x0E, 0x12, 0x17), (0xF6, 0xF7, 0xF9)  # grounds of the themes
 def start_display():
     """An X server of our own, and the name of its display."""
     ours, theirs = os.pipe()
-    server = subprocess.Popen(["Xvfb", "-r", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+    # -noreset: a server that starts afresh when its last window went refuses who comes in that moment.
+    server = subprocess.Popen(["Xvfb", "-r", "-noreset", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24",
+                               "-nolisten", "tcp"],
                               pass_fds=[theirs], stderr=subprocess.DEVNULL)
     os.close(theirs)
     with os.fdopen(ours) as answer:
@@ -100,7 +102,8 @@ class Viewer(CommandTest):
                 self.process = process
                 self.settle()
                 return process
-            self.assertIsNone(process.poll(), "it ended before it had a window")
+            if process.poll() is not None:
+                self.fail(f"it ended with {process.returncode} before it had a window: {process.stderr.read()}")
             time.sleep(0.05)
         self.fail("no window")
 
