@@ -70,6 +70,7 @@ Source::Source(Source&& other) noexcept
       is_regular_{other.is_regular_},
       path_{std::move(other.path_)},
       name_{std::move(other.name_)},
+      warning_{std::move(other.warning_)},
       first_bytes_{other.first_bytes_},
       first_count_{other.first_count_},
       bytes_{std::move(other.bytes_)},
@@ -196,7 +197,10 @@ Result<std::unique_ptr<follow::Source>> Source::records() {
         return fail(ErrorKind::parse, Layer::request,
                     name_ + ": truncated before the books of its process; expected a post-mortem");
       }
-      if (dump->truncated) complain("headroom", name_ + ": truncated: what is told is whole, but more may be missing");
+      if (dump->truncated) {
+        warning_ = name_ + ": truncated: what is told is whole, but more may be missing";
+        complain("headroom", warning_);
+      }
       return post_mortem_source(std::move(*dump), name_);
     }
     case SourceKind::history: break;

@@ -66,6 +66,9 @@ public:
   /// Whatever it is, as what a model follows. Once. Errors: those of the three above.
   [[nodiscard]] Result<std::unique_ptr<follow::Source>> records();
 
+  /// What records() said on stderr of what it opened, for those whose readers see no stderr; "" = nothing.
+  [[nodiscard]] std::string const& warning() const noexcept { return warning_; }
+
   /// How far a regular file was read, for a progress bar; any thread.
   struct Position {
     std::uint64_t read = 0, size = 0;
@@ -82,7 +85,7 @@ private:
   int descriptor_;
   bool is_stdin_;
   bool is_regular_ = false;
-  std::string path_, name_;
+  std::string path_, name_, warning_;
   std::array<char, 8> first_bytes_{};
   std::size_t first_count_ = 0;
   std::unique_ptr<Bytes> bytes_;

@@ -4,7 +4,9 @@
 //   auto const text = frames.draw(state, panel);            // 120 frames; all texts of the last one
 #pragma once
 
+#include <sstream>
 #include <string>
+#include <string_view>
 
 #include <imgui.h>
 
@@ -63,6 +65,18 @@ public:
   }
 
   [[nodiscard]] std::string text() const { return recorder_.text(); }
+  /// Of the first text of the last frame that is exactly this; without width where there is none.
+  [[nodiscard]] TextPlace place_of(std::string_view text) const {
+    std::istringstream lines{recorder_.places()};
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.ends_with('\t' + std::string{text})) continue;
+      std::istringstream fields{line.substr(line.find('\t') + 1)};
+      TextPlace place;
+      fields >> place.x >> place.y >> place.width >> place.height;
+      return place;
+    }
+    return {};
+  }
   /// What the last frame would draw: 0 = nothing.
   [[nodiscard]] static int vertices() { return ImGui::GetDrawData()->TotalVtxCount; }
 

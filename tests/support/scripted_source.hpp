@@ -26,6 +26,7 @@ struct Script {
   std::map<std::uint32_t, Book> books;
   std::vector<flight::LiveAllocation> live;
   std::map<std::uint32_t, flight::DirectoryName> names;
+  std::map<std::uint32_t, std::uint64_t> thread_ids;  ///< of threads that are numbered anew
   std::vector<AddressRegion> regions;
   std::vector<flight::Event> unread;
   std::vector<flight::Gap> gaps;
@@ -162,6 +163,10 @@ public:
   [[nodiscard]] std::optional<flight::DirectoryName> name(std::uint32_t id) const override {
     auto const found = script_->names.find(id);
     return found == script_->names.end() ? std::nullopt : std::optional{found->second};
+  }
+  [[nodiscard]] std::uint64_t thread_id(std::uint32_t thread) const override {
+    auto const found = script_->thread_ids.find(thread);
+    return found == script_->thread_ids.end() ? thread : found->second;
   }
   [[nodiscard]] std::vector<AddressRegion> regions(std::uint32_t /*ledger*/) const override { return script_->regions; }
   [[nodiscard]] std::uint64_t accepted() const override { return accepted_; }

@@ -84,7 +84,7 @@ void Application::open_path(std::string path) {
     message_ = opened.error().to_string();
     return;
   }
-  message_.clear();
+  message_ = (*opened)->warning();
   shows_processes_ = false;
   state_.show(nullptr);
   shell_.forget();
@@ -104,6 +104,7 @@ void Application::open_other(std::string const& what) {
     message_ = done.error().to_string();
     return;
   }
+  if (!(*opened)->warning().empty()) message_ = (*opened)->warning();
   state_.other = nullptr;
   other_ = std::move(*opened);
   state_.other = &other_->model();

@@ -26,6 +26,8 @@ public:
 
   [[nodiscard]] follow::Model& model() noexcept { return model_; }
   [[nodiscard]] std::string const& path() const noexcept { return path_; }
+  /// What is to be known of the file before its figures are trusted; "" = nothing.
+  [[nodiscard]] std::string const& warning() const noexcept { return file_->warning(); }
 
   enum class Progress : std::uint8_t {
     nothing,  ///< nothing was new

@@ -36,7 +36,6 @@ std::optional<Command> plain(int key, bool has_shift) noexcept {
     case GLFW_KEY_DOWN: return Command::next_event;
     case GLFW_KEY_N: return has_shift ? Command::previous_failure : Command::next_failure;
     case GLFW_KEY_P: return Command::peak;
-    case GLFW_KEY_SLASH: return Command::filter;
     case GLFW_KEY_Q: return Command::quit;
     default: return std::nullopt;
   }
@@ -50,6 +49,10 @@ std::optional<Command> command_of(int key, int modifiers, bool is_typing) noexce
   if ((modifiers & (GLFW_MOD_ALT | GLFW_MOD_SUPER)) != 0) return std::nullopt;
   if ((modifiers & GLFW_MOD_CONTROL) != 0) return with_control(key, is_typing);
   return is_typing ? std::nullopt : plain(key, (modifiers & GLFW_MOD_SHIFT) != 0);
+}
+
+std::optional<Command> command_of_letter(std::uint32_t letter, bool is_typing) noexcept {
+  return letter == '/' && !is_typing ? std::optional{Command::filter} : std::nullopt;
 }
 
 }  // namespace headroom::viewer

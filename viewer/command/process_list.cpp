@@ -14,7 +14,6 @@ namespace headroom::viewer {
 namespace {
 
 constexpr std::chrono::seconds kEvery{1};
-constexpr std::size_t kMostShown = 1'000;
 constexpr std::size_t kMostProblems = 3;
 
 constexpr std::array kColumns{
@@ -36,6 +35,7 @@ void ProcessList::refresh() {
   refreshed_ = now;
   rows_.clear();
   problems_.clear();
+  left_out_ = 0;
   for (auto const& folder : command::folders_or_default(folder_)) {
     auto const found = flight::find_flights(folder);
     if (!found) {
@@ -43,7 +43,10 @@ void ProcessList::refresh() {
       continue;
     }
     for (auto const& file : *found) {
-      if (rows_.size() == kMostShown) break;
+      if (rows_.size() == most_shown_) {
+        ++left_out_;
+        continue;
+      }
       auto const opened = command::GuardedFlight::open(file.path);
       if (!opened) {
         problems_.push_back(opened.error().to_string());
@@ -93,6 +96,10 @@ std::optional<std::string> ProcessList::draw(Ui& ui) {
     ui.empty("No process of this user has written a flight file here",
              "Start a program that uses headroom, or ./run demo; a file can also be dropped on this window.");
     return wanted;
+  }
+  if (left_out_ != 0) {
+    ui.warning("the " + format_count(rows_.size()) + " that started last; " + command::counted(left_out_, "older file") +
+               " can be opened by path or number");
   }
   if (auto table = ui.table("processes", kColumns)) {
     table.rows(rows_.size(), [&](std::size_t i) {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command/process_figures.hpp"
@@ -16,7 +18,9 @@ namespace headroom::viewer {
 
 class ProcessList {
 public:
-  explicit ProcessList(std::optional<std::string> folder) : folder_{std::move(folder)} {}
+  static constexpr std::size_t kMostShown = 1'000;
+  explicit ProcessList(std::optional<std::string> folder, std::size_t most_shown = kMostShown)
+      : folder_{std::move(folder)}, most_shown_{most_shown} {}
 
   /// Into the current window. The path of what the person wants to open, once.
   [[nodiscard]] std::optional<std::string> draw(Ui& ui);
@@ -30,6 +34,8 @@ private:
   void draw_row(Ui& ui, Row const& row);
 
   std::optional<std::string> folder_;
+  std::size_t most_shown_;
+  std::size_t left_out_ = 0;  // files for which there was no room
   std::vector<Row> rows_;
   std::vector<std::string> problems_;
   std::string typed_;

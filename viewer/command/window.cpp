@@ -1,9 +1,11 @@
 #include "window.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <GLFW/glfw3.h>
 #include <imgui.h>
@@ -14,6 +16,7 @@
 #include "fonts.hpp"
 #include "keys.hpp"
 #include "picture.hpp"
+#include "window_place.hpp"
 
 namespace headroom::viewer {
 namespace {
@@ -23,6 +26,19 @@ tl::unexpected<Error> no_window() {
   static_cast<void>(glfwGetError(&said));
   return fail(ErrorKind::io, Layer::request,
               std::string{"no window could be opened: "} + (said != nullptr ? said : "the system does not say why"));
+}
+
+constexpr int kUsualTextureEdge = 8'192;  // where the driver does not tell
+
+/// Where windows may be, on each monitor.
+std::vector<ScreenArea> work_areas() {
+  int count = 0;
+  GLFWmonitor** const monitors = glfwGetMonitors(&count);
+  std::vector<ScreenArea> areas(static_cast<std::size_t>(std::max(count, 0)));
+  for (std::size_t i = 0; i < areas.size(); ++i) {
+    glfwGetMonitorWorkarea(monitors[i], &areas[i].x, &areas[i].y, &areas[i].width, &areas[i].height);
+  }
+  return areas;
 }
 
 }  // namespace
@@ -39,8 +55,14 @@ Result<std::unique_ptr<Window>> Window::open(WindowSize size, std::optional<Wind
   glfwWindowHint(GLFW_VISIBLE, GLFW_FALSE);
   glfwWindowHintString(GLFW_X11_CLASS_NAME, "headroom-viewer");
   made->window_ = glfwCreateWindow(size.width, size.height, "headroom", nullptr, nullptr);
+  if (made->window_ == nullptr) {  // a size that was remembered of another desktop may be too much for this one
+    size = {};
+    made->window_ = glfwCreateWindow(size.width, size.height, "headroom", nullptr, nullptr);
+  }
   if (made->window_ == nullptr) return no_window();
-  if (place) glfwSetWindowPos(made->window_, place->width, place->height);
+  if (place && is_in_sight({.x = place->width, .y = place->height, .width = size.width, .height = size.height}, work_areas())) {
+    glfwSetWindowPos(made->window_, place->width, place->height);
+  }
   glfwShowWindow(made->window_);
   glfwMakeContextCurrent(made->window_);
   glfwSwapInterval(1);
@@ -75,7 +97,11 @@ void Window::take_callbacks() {
     if (action == GLFW_RELEASE) return;
     if (auto const command = command_of(key, modifiers, ImGui::GetIO().WantTextInput)) self.commands_.give(*command);
   });
-  glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned /*letter*/) { of(window)->something_came_ = true; });
+  glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned letter) {
+    auto& self = *of(window);
+    self.something_came_ = true;
+    if (auto const command = command_of_letter(letter, ImGui::GetIO().WantTextInput)) self.commands_.give(*command);
+  });
   glfwSetCursorPosCallback(window_, [](GLFWwindow* window, double, double) { of(window)->something_came_ = true; });
   glfwSetCursorEnterCallback(window_, [](GLFWwindow* window, int) { of(window)->something_came_ = true; });
   glfwSetMouseButtonCallback(window_, [](GLFWwindow* window, int, int, int) { of(window)->something_came_ = true; });
@@ -112,13 +138,15 @@ void Window::begin_frame(ThemeName theme, float scale) {
   glfwGetWindowContentScale(window_, &display, nullptr);
   auto const wanted = scale * (std::isfinite(display) && display > 0 ? display : 1);
   if (std::abs(wanted - fonts_scale_) > 0.001F) {
-    fonts_ = load_fonts(*ImGui::GetIO().Fonts, wanted);
+    GLint most = 0;
+    glGetIntegerv(GL_MAX_TEXTURE_SIZE, &most);
+    fonts_ = load_fonts(*ImGui::GetIO().Fonts, wanted, most > 0 ? most : kUsualTextureEdge);
     ImGui_ImplOpenGL3_DestroyFontsTexture();
     fonts_scale_ = wanted;
     style_theme_.reset();
   }
   if (style_theme_ != theme) {
-    apply_style(ImGui::GetStyle(), theme, wanted);
+    apply_style(ImGui::GetStyle(), theme, fonts_.scale);
     style_theme_ = theme;
   }
   ImGui_ImplOpenGL3_NewFrame();

@@ -21,6 +21,7 @@ namespace headroom::viewer {
 
 class Window {
 public:
+  /// Of its usual size where that one cannot be had, and where the desktop wants it where `place` is out of sight.
   /// Errors: io, with what the system says: no display, no OpenGL 3.
   [[nodiscard]] static Result<std::unique_ptr<Window>> open(WindowSize size, std::optional<WindowSize> place);
   Window(Window const&) = delete;

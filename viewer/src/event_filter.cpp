@@ -13,13 +13,16 @@ namespace {
 
 char small(char letter) noexcept { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }
 
-/// At blanks outside of quotes. The quotes go; a term of nothing but them is none.
+/// At blanks outside of quotes. The quotes go, but of two within quotes one stays; a term of nothing but them is none.
 std::vector<std::string> terms_of(std::string_view text) {
   std::vector<std::string> terms;
   std::string term;
   bool is_quoted = false;
-  for (auto const letter : text) {
-    if (letter == '"') {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto const letter = text[i];
+    if (letter == '"' && is_quoted && text.substr(i + 1).starts_with('"')) {
+      term += text[++i];
+    } else if (letter == '"') {
       is_quoted = !is_quoted;
     } else if (letter == ' ' && !is_quoted) {
       if (!term.empty()) terms.push_back(std::exchange(term, {}));
@@ -32,7 +35,17 @@ std::vector<std::string> terms_of(std::string_view text) {
 }
 
 std::string quoted_if_needed(std::string_view term) {
-  return term.find(' ') == std::string_view::npos ? std::string{term} : '"' + std::string{term} + '"';
+  if (term.find_first_of(" \"") == std::string_view::npos) return std::string{term};
+  std::string quoted = "\"";
+  for (auto const letter : term) quoted.append(letter == '"' ? 2 : 1, letter);
+  return quoted + '"';
+}
+
+bool is_kind(std::string_view word) noexcept {
+  for (unsigned kind = 0; kind < 64; ++kind) {
+    if (word == word_of(static_cast<flight::EventKind>(kind))) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -60,16 +73,19 @@ EventFilter::EventFilter(Filter const& filter) : kinds_{filter.kinds} {
 }
 
 void EventFilter::add(std::string_view term) {
-  constexpr std::pair<std::string_view, Where> kNames[] = {{"tag:", Where::tag}, {"site:", Where::site}, {"kind:", Where::kind}};
+  constexpr std::pair<std::string_view, Where> kNames[] = {
+      {"tag:", Where::tag}, {"site:", Where::site}, {"device:", Where::device}, {"kind:", Where::kind}};
   for (auto const& [name, where] : kNames) {
     if (term.starts_with(name)) {
-      terms_.push_back({.where = where, .text = in_small_letters(term.substr(name.size()))});
+      auto text = in_small_letters(term.substr(name.size()));
+      auto const is_whole = where == Where::kind && is_kind(text);
+      terms_.push_back({.where = where, .text = std::move(text), .is_whole = is_whole});
       return;
     }
   }
   if (constexpr std::string_view kThread = "thread:"; term.starts_with(kThread)) {
     auto const number = term.substr(kThread.size());
-    std::uint32_t thread = 0;
+    std::uint64_t thread = 0;
     auto const read = std::from_chars(number.data(), number.data() + number.size(), thread);
     if (read.ec == std::errc{} && read.ptr == number.data() + number.size()) {
       thread_ = thread;
@@ -113,7 +129,9 @@ bool EventFilter::shows(EventRow const& row) {
     switch (term.where) {
       case Where::tag: return term.is_in(row.tag.empty() ? kUntagged : row.tag);
       case Where::site: return term.is_in(row.site);
-      case Where::kind: return contains_in_any_case(word_of(row.kind), term.text);
+      case Where::device: return term.is_in(row.device);
+      case Where::kind:
+        return term.is_whole ? word_of(row.kind) == term.text : contains_in_any_case(word_of(row.kind), term.text);
       case Where::anywhere: break;
     }
     return term.is_in(row.tag.empty() ? kUntagged : row.tag) || term.is_in(row.site) ||

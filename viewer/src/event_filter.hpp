@@ -1,10 +1,11 @@
 // headroom: what a person types to see some events only.
 //
-//   tag:cache site:loader thread:7 kind:free size>=64MiB size<1GiB evict
+//   tag:cache site:loader device:cuda:1 thread:7 kind:free size>=64MiB size<1GiB evict
 //
-// Terms are separated by blanks, and all of them must hold; "…" keeps blanks together. `tag:`, `site:` and `kind:` look for a part of
-// the text, in any case; a term without a name looks in all of them, in what an event says, and in its address. What cannot be read is
-// told, and stands for nothing. No ImGui. Thread safety: none. Cost: tags and sites are compared once for each name.
+// Terms are separated by blanks, and all of them must hold; "…" keeps blanks together, and "" within it is a quote. `tag:`, `site:`,
+// `device:` and `kind:` look for a part of the text, in any case, but a whole kind means that one alone; a term without a name looks in
+// tags, sites and kinds, in what an event says, and in its address. What cannot be read is told, and stands for nothing.
+// No ImGui. Thread safety: none. Cost: tags, sites and devices are compared once for each name.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,11 @@ public:
   [[nodiscard]] bool shows_everything() const noexcept { return terms_.empty() && kinds_ == ~std::uint64_t{0}; }
 
 private:
-  enum class Where : std::uint8_t { anywhere, tag, site, kind };
+  enum class Where : std::uint8_t { anywhere, tag, site, device, kind };
   struct Term {
     Where where = Where::anywhere;
     std::string text;                               // in small letters
+    bool is_whole = false;                          // a kind's whole name: no other one that contains it
     std::unordered_map<void const*, bool> known{};  // by the name's place: a model keeps each name once
     [[nodiscard]] bool is_in(std::string_view name);
   };
@@ -43,7 +45,7 @@ private:
   std::vector<Term> terms_;
   std::uint64_t kinds_ = ~std::uint64_t{0};
   std::uint64_t least_ = 0, most_ = ~std::uint64_t{0};
-  std::optional<std::uint32_t> thread_;
+  std::optional<std::uint64_t> thread_;
   std::string complaint_;
 };
 

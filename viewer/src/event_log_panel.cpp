@@ -44,7 +44,8 @@ constexpr std::array<KindGroup, 6> kGroups{{
 }};
 
 constexpr std::array kColumns{
-    Column{.title = "Time", .width = 14, .is_right = true, .help = "Since the oldest event that is kept"},
+    Column{
+        .title = "Time", .width = 14, .is_right = true, .help = "Since the first event that was read"},
     Column{.title = "Event", .width = 13},
     Column{.title = "Size", .width = 9, .is_right = true, .help = "Of the block or request; of a hook's end, what it freed"},
     Column{
@@ -55,6 +56,9 @@ constexpr std::array kColumns{
     Column{.title = "Where, what", .least = 22, .rank = 2, .help = "The place in the program that asked, or what the event says"},
     Column{.title = "Manager", .width = 12, .rank = 4},  // the last, so that it can be left out where there is one only
 };
+
+/// Of a ledger's place in the file that another manager had before.
+constexpr std::string_view kEarlierOwner = "an earlier manager";
 
 class EventLogPanel final : public Panel {
 public:
@@ -98,12 +102,13 @@ private:
 
   void draw_controls(ViewState& state, Ui& ui) {
     if (std::exchange(state.wants_filter, false)) ImGui::SetKeyboardFocusHere();
-    if (ui.input("##filter", "filter: cache  tag:kv  thread:7  size>=64MiB  kind:free", state.filter.text,
+    if (ui.input("##filter", "filter: cache  tag:kv  device:cuda:0  thread:7  size>=64MiB  kind:free", state.filter.text,
                  ImGui::GetFontSize() * 22)) {
       state.touch();
     }
     ui.help(
-        "All terms must hold. tag:, site:, kind: and thread: look there only, size> and size< compare, anything else looks "
+        "All terms must hold. tag:, site:, device:, kind: and thread: look there only, size> and size< compare, anything else "
+        "looks "
         "everywhere. Esc clears.");
     Ui::same_line();
     if (ui.button(state.filter.kinds == ~std::uint64_t{0} ? "all kinds" : "some kinds")) ImGui::OpenPopup("kinds");
@@ -201,9 +206,9 @@ private:
     if (row.what == EventRow::What::gap) {
       ui.bad("\u2014 gap \u2014");
       for (int column = 2; column < 8; ++column) ui.cell();
-      ui.elided((row.bytes == 0 ? std::string{"operations"}
-                                : format_count(row.bytes) + (row.bytes == 1 ? " operation" : " operations")) +
-                    " of " + manager(*state.model, row.ledger) + " missing before the next line",
+      auto const owner = owner_of(*state.model, row);
+      ui.elided(missing_in_words(row) + " of " + (owner.empty() ? std::string{kEarlierOwner} : std::string{owner}) +
+                    " missing before the next line",
                 0, colours.bad);
       return;
     }
@@ -213,7 +218,7 @@ private:
                                         : weight == Weight::notable ? colours.accent
                                                                     : colours.text);
     ui.cell();
-    if (row.bytes != 0 || row.what == EventRow::What::operation) ui.bytes_right(row.bytes, ink);
+    if (tells_bytes(row)) ui.bytes_right(row.bytes, ink);
     ui.cell();
     if (row.used_after) ui.bytes_right(*row.used_after, ink);
     ui.cell();
@@ -234,7 +239,9 @@ private:
     }
     if (!has_manager_) return;
     ui.cell();
-    ui.elided(manager(*state.model, row.ledger), 0, colours.soft);
+    if (state.model->ledger(row.ledger) == nullptr) return;
+    auto const owner = owner_of(*state.model, row);
+    ui.elided(owner.empty() ? kEarlierOwner : owner, 0, colours.soft);
   }
 
   void draw_menu(ViewState& state, Ui& ui, EventRow const& row, std::uint64_t number) {
@@ -251,15 +258,11 @@ private:
       if (!row.tag.empty()) only("tag:", row.tag);
       only("kind:", word_of(row.kind));
       only("thread:", std::to_string(row.thread));
+      if (!row.device.empty()) only("device:", row.device);
       if (!row.site.empty()) only("site:", row.site);
       ImGui::EndPopup();
     }
     ImGui::PopID();
-  }
-
-  [[nodiscard]] static std::string manager(follow::Model const& model, std::uint32_t cell) {
-    auto const* const book = model.ledger(cell);
-    return book != nullptr ? book->name : std::string{};
   }
 
   /// The picked rows, or all.

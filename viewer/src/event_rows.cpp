@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include <headroom/byte_size.hpp>
+
 #include "event_filter.hpp"
 #include "event_words.hpp"
 
@@ -15,19 +17,20 @@ bool has_alloc_word(flight::EventKind kind) noexcept {
   return kind == peak || kind == free_failed || kind == write_off || kind == trim || kind == refusal || kind == observed;
 }
 
-EventRow row_of(follow::Operation const& operation) {
+EventRow row_of(follow::Operation const& operation, follow::Source const& source, std::string_view device) {
   return {.what = EventRow::What::operation,
           .kind = operation.kind,
           .is_recovered = operation.recovered,
           .ledger = operation.ledger,
-          .thread = operation.thread,
+          .thread = source.thread_id(operation.thread),
           .duration_ns = operation.duration_ns,
           .ticks = operation.ticks,
           .address = operation.address,
           .bytes = operation.bytes,
           .used_after = operation.allocated_after,
           .tag = operation.tag,
-          .site = operation.site};
+          .site = operation.site,
+          .device = device};
 }
 
 }  // namespace
@@ -91,11 +94,12 @@ void EventRows::take_operations(follow::Model const& model, std::uint32_t cell, 
   auto gap = gaps.begin();
   // Rows that would be cut off anyway are let go of on the way.
   std::vector<EventRow> rows;
+  auto const device = device_of(model, cell);
   auto const add_gaps_up_to = [&](std::uint64_t ticks) {
     for (; gap != gaps.end() && gap->end_ticks != 0 && gap->end_ticks <= ticks; ++gap) {
       stream.gap = gap->end_ticks;
       if (!query_.range.contains(gap->end_ticks)) continue;
-      keep(rows, {.what = EventRow::What::gap, .ledger = cell, .ticks = gap->end_ticks, .bytes = gap->missing});
+      keep(rows, {.what = EventRow::What::gap, .ledger = cell, .ticks = gap->end_ticks, .bytes = gap->missing, .device = device});
     }
   };
   auto to_skip = stream.seen_then;
@@ -112,7 +116,7 @@ void EventRows::take_operations(follow::Model const& model, std::uint32_t cell, 
     }
     ++stream.seen_then;
     add_gaps_up_to(operation.ticks);
-    keep(rows, row_of(operation));
+    keep(rows, row_of(operation, model.source(), device));
     if (rows.size() >= 2 * query_.most) {
       rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(query_.most));
     }
@@ -129,9 +133,19 @@ void EventRows::drop_unsettled_journal() {
   rows_.erase(kept, rows_.end());
 }
 
-std::string_view EventRows::kept_name(follow::Model const& model, std::uint32_t id) {
+std::string_view EventRows::kept(std::string_view name) {
+  auto const known = names_.find(name);
+  return known != names_.end() ? *known : *names_.emplace(name).first;
+}
+
+std::string_view EventRows::name_of(follow::Model const& model, std::uint32_t id) {
   auto const name = model.source().name(id);
-  return name ? std::string_view{*names_.insert(name->label).first} : std::string_view{};
+  return name ? kept(name->label) : std::string_view{};
+}
+
+std::string_view EventRows::device_of(follow::Model const& model, std::uint32_t cell) {
+  auto const* const book = model.ledger(cell);
+  return book != nullptr ? kept(book->device_name) : std::string_view{};
 }
 
 void EventRows::take_journal(follow::Model const& model, std::vector<EventRow>& fresh) {
@@ -141,11 +155,11 @@ void EventRows::take_journal(follow::Model const& model, std::vector<EventRow>& 
     if ((event.flags() & flight::kFlagContinues) != 0) return;
     ++looked_at_;
     using enum flight::EventKind;
-    auto const is_of_thread = event.kind == thread_attach || event.kind == thread_detach || event.kind == mark;
-    auto const has_ledger = !event.is_log_line() && !is_of_thread;
-    if (query_.ledger && has_ledger && event.ledger() != *query_.ledger) return;
-    EventRow row{.what = EventRow::What::journal, .kind = event.kind, .ledger = has_ledger ? event.ledger() : ~std::uint32_t{0}};
-    row.thread = event.thread();
+    auto const ledger = ledger_of(event);
+    if (query_.ledger && ledger && *ledger != *query_.ledger) return;
+    EventRow row{.what = EventRow::What::journal, .kind = event.kind, .ledger = ledger.value_or(~std::uint32_t{0})};
+    if (ledger) row.device = device_of(model, *ledger);
+    row.thread = model.source().thread_id(event.thread());
     row.duration_ns = event.duration_ns();
     row.ticks = event.ticks;
     if (event.kind == free_failed || event.kind == write_off) row.address = event.words[2];
@@ -159,7 +173,7 @@ void EventRows::take_journal(follow::Model const& model, std::vector<EventRow>& 
       row.duration_ns = static_cast<std::uint32_t>(std::min<std::uint64_t>(event.words[flight::HookEnd::kNs], 0xFFFF'FFFFU));
     }
     if (has_alloc_word(event.kind)) row.used_after = event.allocated_after();
-    if (!event.is_log_line()) row.tag = kept_name(model, event.tag());
+    if (!event.is_log_line()) row.tag = name_of(model, event.tag());
     row.text = event_in_words(model, event);
     keep(rows, std::move(row));
   });
@@ -192,25 +206,55 @@ std::optional<std::size_t> EventRows::row_at(std::uint64_t ticks) const noexcept
   return static_cast<std::size_t>(after - all.begin()) - 1;
 }
 
+std::optional<std::uint32_t> ledger_of(flight::Event const& event) noexcept {
+  using enum flight::EventKind;
+  auto const is_of_thread = event.kind == thread_attach || event.kind == thread_detach || event.kind == mark;
+  return event.is_log_line() || is_of_thread ? std::nullopt : std::optional{event.ledger()};
+}
+
+bool tells_bytes(EventRow const& row) noexcept {
+  if (row.what == EventRow::What::gap) return false;
+  return row.what == EventRow::What::operation || row.bytes != 0 || row.kind == flight::EventKind::hook_end;
+}
+
+std::string_view owner_of(follow::Model const& model, EventRow const& row) {
+  auto const* const book = model.ledger(row.ledger);
+  if (book == nullptr || (book->generation > 1 && row.ticks < book->created_ticks)) return {};
+  return book->name;
+}
+
+std::string missing_in_words(EventRow const& row) {
+  if (row.bytes == 0) return "operations";
+  return format_count(row.bytes) + (row.bytes == 1 ? " operation" : " operations");
+}
+
+std::vector<std::string> plain_event_columns() {
+  return {"time_ns", "event", "bytes", "used_after_bytes", "tag", "thread", "duration_ns", "manager", "address", "what"};
+}
+
+PlainRow plain_event(follow::Model const& model, EventRow const& row) {
+  auto const is_gap = row.what == EventRow::What::gap;
+  auto const figure = [](bool is_known, std::uint64_t value) {
+    return plain_figure(is_known ? std::optional{value} : std::nullopt);
+  };
+  auto const what = is_gap ? missing_in_words(row) + " missing" : row.text.empty() ? std::string{row.site} : row.text;
+  return {model.duration_ns(row.ticks - std::min(row.ticks, model.origin_ticks())),
+          std::string{is_gap ? "gap" : word_of(row.kind)},
+          figure(tells_bytes(row), row.bytes),
+          plain_figure(row.used_after),
+          plain_text(row.tag),
+          figure(!is_gap, row.thread),
+          figure(!is_gap, row.duration_ns),
+          plain_text(owner_of(model, row)),
+          plain_text(row.address == 0 ? "" : address_in_words(row.address)),
+          plain_text(what)};
+}
+
 PlainTable plain_events(follow::Model const& model, std::span<EventRow const> rows,
                         std::function<bool(std::size_t row)> const& is_wanted) {
-  PlainTable table;
-  table.columns = {"time_ns", "event", "bytes", "used_after_bytes", "tag", "thread", "duration_ns", "manager", "address", "what"};
-  auto const first = model.first_ticks();
+  PlainTable table{.columns = plain_event_columns()};
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!is_wanted(i)) continue;
-    auto const& row = rows[i];
-    auto const is_gap = row.what == EventRow::What::gap;
-    auto const* const book = model.ledger(row.ledger);
-    auto const figure = [&](std::uint64_t value) { return is_gap ? std::nullopt : std::optional{value}; };
-    auto const what = is_gap             ? std::to_string(row.bytes) + " operations missing"
-                      : row.text.empty() ? std::string{row.site}
-                                         : row.text;
-    table.rows.push_back(
-        {model.duration_ns(row.ticks - std::min(row.ticks, first)), std::string{is_gap ? "gap" : word_of(row.kind)},
-         plain_figure(figure(row.bytes)), plain_figure(row.used_after), plain_text(row.tag), plain_figure(figure(row.thread)),
-         plain_figure(figure(row.duration_ns)), plain_text(book != nullptr ? std::string_view{book->name} : std::string_view{}),
-         plain_text(row.address == 0 ? "" : address_in_words(row.address)), plain_text(what)});
+    if (is_wanted(i)) table.rows.push_back(plain_event(model, rows[i]));
   }
   return table;
 }

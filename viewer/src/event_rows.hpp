@@ -2,7 +2,7 @@
 //
 // Kept, not made anew at every frame: when the model read something, only what is new is looked at. A living process's journal comes up
 // to one read late, and operations of a ledger wait for one that is missing, so the last rows are put in order again each time.
-// Names in rows are good for as long as the model lives. No ImGui. Thread safety: none.
+// Names in rows are good for as long as the model and the rows' keeper live. No ImGui. Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct EventRow {
   flight::EventKind kind = flight::EventKind::none;
   bool is_recovered = false;  ///< from the live table of a dead process, not from a record
   std::uint32_t ledger = 0;
-  std::uint32_t thread = 0;
+  std::uint64_t thread = 0;  ///< as the program or history numbers it
   std::uint32_t duration_ns = 0;
   std::uint64_t ticks = 0;
   std::uint64_t address = 0;
@@ -37,7 +37,8 @@ struct EventRow {
   std::optional<std::uint64_t> used_after{};  ///< what the ledger held then
   std::string_view tag{};
   std::string_view site{};
-  std::string text{};  ///< of the journal: what it says
+  std::string_view device{};  ///< of its ledger; "" where it has none
+  std::string text{};         ///< of the journal: what it says
 };
 
 struct EventQuery {
@@ -85,7 +86,9 @@ private:
   void drop_unsettled_journal();
   void merge(std::vector<EventRow> fresh);
   void keep(std::vector<EventRow>& rows, EventRow row);
-  [[nodiscard]] std::string_view kept_name(follow::Model const& model, std::uint32_t id);
+  [[nodiscard]] std::string_view kept(std::string_view name);
+  [[nodiscard]] std::string_view name_of(follow::Model const& model, std::uint32_t id);
+  [[nodiscard]] std::string_view device_of(follow::Model const& model, std::uint32_t cell);
 
   EventQuery query_;
   std::unique_ptr<EventFilter> filter_;
@@ -101,7 +104,22 @@ private:
   std::set<std::string, std::less<>> names_;
 };
 
-/// Those rows that `is_wanted`, for other programs: times in nanoseconds since the first event that is kept.
+/// The ledger that an event of the journal is about; nothing of those that are about a thread, or about the whole program.
+[[nodiscard]] std::optional<std::uint32_t> ledger_of(flight::Event const& event) noexcept;
+
+/// Whether the row's event is about bytes, be it 0 of them.
+[[nodiscard]] bool tells_bytes(EventRow const& row) noexcept;
+
+/// The manager or account that had the row's ledger then; "" where that was another one than has it now, or where there is none.
+[[nodiscard]] std::string_view owner_of(follow::Model const& model, EventRow const& row);
+
+/// How many operations are missing, of a gap: "3 operations", or "operations" where their number is not known.
+[[nodiscard]] std::string missing_in_words(EventRow const& row);
+
+[[nodiscard]] std::vector<std::string> plain_event_columns();
+/// For other programs: times in nanoseconds since the model's origin.
+[[nodiscard]] PlainRow plain_event(follow::Model const& model, EventRow const& row);
+/// Those rows that `is_wanted`.
 [[nodiscard]] PlainTable plain_events(follow::Model const& model, std::span<EventRow const> rows,
                                       std::function<bool(std::size_t row)> const& is_wanted);
 

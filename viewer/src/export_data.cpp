@@ -27,32 +27,84 @@ Result<std::unique_ptr<follow::Source>> opened(std::string const& title, follow:
 
 }  // namespace
 
-Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path) {
+/// What is written, and into what. One of `events` and `live` has the rows.
+struct RowExport::Rows {
+  Rows(NewFile opened, ExportWhat of, ExportFormat format)
+      : file{std::move(opened)},
+        what{of},
+        text{format == ExportFormat::csv ? PlainFormat::csv : PlainFormat::json,
+             of == ExportWhat::events ? plain_event_columns() : plain_live_columns()} {}
+
+  [[nodiscard]] std::size_t count() const noexcept {
+    return what == ExportWhat::events ? events.rows().size() : live.rows.size();
+  }
+  [[nodiscard]] PlainRow plain(follow::Model const& model, std::size_t row) const {
+    return what == ExportWhat::events ? plain_event(model, events.rows()[row]) : plain_live(model, live.rows[row], ticks);
+  }
+
+  NewFile file;
+  ExportWhat what;
+  PlainText text;
+  EventRows events;
+  LiveRows live;
+  std::uint64_t ticks = 0;  // of what is live
+  std::string piece;        // is still to be written
+};
+
+RowExport::RowExport(follow::Model const& model, std::unique_ptr<Rows> rows) : model_{&model}, rows_{std::move(rows)} {}
+RowExport::RowExport(RowExport&&) noexcept = default;
+RowExport::~RowExport() = default;
+
+std::size_t RowExport::count() const noexcept { return rows_->count(); }
+
+Result<RowExport> RowExport::begin(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path) {
   auto const& model = *state.model;
   auto file = NewFile::open(path);  // before the work: a name that cannot be is told at once
   if (!file) return tl::unexpected{std::move(file.error())};
-  Exported exported;
-  PlainTable table;
+  RowExport made{model, std::make_unique<Rows>(std::move(*file), what, format)};
+  auto& rows = *made.rows_;
   if (what == ExportWhat::events) {
-    EventRows rows;
     EventQuery const query{.range = state.selected.value_or(TickRange{.begin = 0, .end = model.last_ticks() + 1}),
                            .filter = state.filter,
                            .most = kMostExported};
-    (void)rows.update(model, query, state.revision);
-    exported.matching = rows.matching();
-    table = plain_events(model, rows.rows(), [](std::size_t) { return true; });
+    (void)rows.events.update(model, query, state.revision);
+    made.exported_.matching = rows.events.matching();
   } else {
-    LiveQuery const query{.ledger = state.ledger, .ticks = state.known_instant(), .most = kMostExported};
-    auto const rows = live_rows(model, query);
-    exported.matching = rows.total;
-    table = plain_live(model, rows, query.ticks);
+    rows.ticks = state.known_instant();
+    rows.live = live_rows(model, {.ledger = state.ledger, .ticks = rows.ticks, .most = kMostExported});
+    made.exported_.matching = rows.live.total;
   }
-  exported.rows = table.rows.size();
-  if (auto written = file->write(format == ExportFormat::csv ? as_csv(table) : as_json(table)); !written) {
-    return tl::unexpected{std::move(written.error())};
+  rows.piece = rows.text.head();
+  return made;
+}
+
+Result<bool> RowExport::write(std::size_t most) {
+  constexpr std::size_t kPiece = std::size_t{256} << 10U;
+  auto& rows = *rows_;
+  auto const all = rows.count();
+  auto const put = [&]() -> Result<void> {
+    longest_piece_ = std::max(longest_piece_, rows.piece.size());
+    auto written = rows.file.write(rows.piece);
+    rows.piece.clear();
+    return written;
+  };
+  for (; most > 0 && exported_.rows < all; --most, ++exported_.rows) {
+    rows.piece += rows.text.row(rows.plain(*model_, exported_.rows));
+    if (rows.piece.size() < kPiece) continue;
+    if (auto written = put(); !written) return tl::unexpected{std::move(written.error())};
   }
-  if (auto done = file->finish(); !done) return tl::unexpected{std::move(done.error())};
-  return exported;
+  if (exported_.rows < all) return false;
+  rows.piece += rows.text.end();
+  if (auto written = put(); !written) return tl::unexpected{std::move(written.error())};
+  if (auto done = rows.file.finish(); !done) return tl::unexpected{std::move(done.error())};
+  return true;
+}
+
+Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path) {
+  auto begun = RowExport::begin(state, what, format, path);
+  if (!begun) return tl::unexpected{std::move(begun.error())};
+  if (auto done = begun->write(begun->count()); !done) return tl::unexpected{std::move(done.error())};
+  return begun->exported();
 }
 
 Result<ReadAgain> read_again(ViewState const& state) {

@@ -18,6 +18,8 @@
 namespace headroom::viewer {
 namespace {
 
+constexpr std::size_t kRowsAFrame = 10'000;  // some milliseconds
+
 class ExportPanel final : public Panel {
 public:
   ~ExportPanel() override {
@@ -35,7 +37,14 @@ public:
     return kInfo;
   }
 
+  void forget() override {
+    if (!std::exchange(rows_, nullptr)) return;
+    rows_failed_ = true;
+    rows_result_ = "not written: something else was opened meanwhile";
+  }
+
   void draw(ViewState& state, Ui& ui) override {
+    write_more(state);
     ui.heading("Events, or what is live");
     static std::array<std::string, 2> const what_names{"events", "live allocations"};
     static std::array<std::string, 2> const format_names{"CSV", "JSON"};
@@ -46,9 +55,10 @@ public:
     ui.soft(scope(state));
     (void)ui.input("##rows path", "path of the file", rows_path_, ImGui::GetFontSize() * 24);
     Ui::same_line();
-    ImGui::BeginDisabled(rows_path_.empty());
+    ImGui::BeginDisabled(rows_path_.empty() || rows_);
     if (ui.button("write##rows")) write_rows(state);
     ImGui::EndDisabled();
+    if (rows_) ui.soft(format_count(rows_->exported().rows) + " of " + format_count(rows_->count()) + " rows so far");
     draw_result(ui, rows_result_, rows_failed_);
 
     ui.heading("Everything, as a Chrome trace");
@@ -91,13 +101,33 @@ private:
     offer(trace_path_, proposed_trace_, "headroom-trace", ".json");
   }
 
-  void write_rows(ViewState const& state) {
-    auto const done = export_rows(state, what_ == 0 ? ExportWhat::events : ExportWhat::live,
+  void write_rows(ViewState& state) {
+    auto begun = RowExport::begin(state, what_ == 0 ? ExportWhat::events : ExportWhat::live,
                                   format_ == 0 ? ExportFormat::csv : ExportFormat::json, rows_path_);
-    rows_failed_ = !done;
+    rows_result_.clear();
+    if (!begun) return end_rows(begun.error().to_string(), true);
+    rows_ = std::make_unique<RowExport>(std::move(*begun));
+    state.touch();
+  }
+
+  /// A part of them in each frame, while the panel is in sight.
+  void write_more(ViewState& state) {
+    if (!rows_) return;
+    state.touch();
+    auto const done = rows_->write(kRowsAFrame);
+    if (!done) return end_rows(done.error().to_string(), true);
+    if (!*done) return;
+    auto const exported = rows_->exported();
+    auto text = format_count(exported.rows) + " rows written";
+    if (exported.rows < exported.matching) text += ", the newest of " + format_count(exported.matching);
+    end_rows(std::move(text), false);
+  }
+
+  void end_rows(std::string result, bool has_failed) {
+    rows_.reset();
+    rows_failed_ = has_failed;
     was_written_ = true;
-    rows_result_ = done ? format_count(done->rows) + " rows written" : done.error().to_string();
-    if (done && done->rows < done->matching) rows_result_ += ", the newest of " + format_count(done->matching);
+    rows_result_ = std::move(result);
   }
 
   void write_trace(ViewState const& state) {
@@ -132,6 +162,7 @@ private:
   std::string rows_path_, trace_path_;
   std::string proposed_rows_, proposed_trace_;  // in these fields, unless the person wrote something else
   std::string rows_result_, trace_result_;
+  std::unique_ptr<RowExport> rows_;  // while they are being written
   std::pair<std::size_t, std::size_t> proposed_for_{};
   bool rows_failed_ = false, trace_failed_ = false, was_written_ = false;
   /// Of the thread that writes; relaxed: only a figure. It outlives neither the future nor the panel.

@@ -69,6 +69,7 @@ FailureDetails failure_details(follow::Model const& model, FailureStory const& s
     act.after_ns = model.duration_ns(ticks - std::min(ticks, story.ticks));
     details.acts.push_back(std::move(act));
   }
+  details.thread = model.source().thread_id(story.thread);
   details.missing = missing_of(story);
   details.held = follow::held_at(model, story);
   details.took_ns = model.duration_ns(std::max(story.end_ticks, story.ticks) - story.ticks);

@@ -38,6 +38,7 @@ struct FailureDetails {
   std::optional<std::uint64_t> missing{};  ///< how much more the budget or the device would have needed
   std::optional<follow::HeldThen> held{};  ///< absent: not known any more
   std::uint64_t took_ns = 0;               ///< from the refusal to the end
+  std::uint64_t thread = 0;                ///< that asked, as the program or history numbers it
 };
 
 [[nodiscard]] FailureDetails failure_details(follow::Model const& model, follow::FailureStory const& story);

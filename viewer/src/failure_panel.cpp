@@ -167,7 +167,7 @@ private:
     line(ui, "when", format_instant(*state.model, story.ticks, 1'000) + (wall.empty() ? "" : "   " + wall));
     line(ui, "asked for", format_bytes_exact(story.requested));
     line(ui, "by",
-         "thread " + std::to_string(story.thread) + (story.inside_hook ? ", inside a hook or callback" : "") +
+         "thread " + std::to_string(details.thread) + (story.inside_hook ? ", inside a hook or callback" : "") +
              (story.ledger_name.empty() ? "" : ", of manager " + story.ledger_name));
     if (!story.site.empty()) line(ui, "at", site_in_words(story.site), {}, story.site);
     auto who = story.layer ? std::string{to_string(*story.layer)} : std::string{"not known"};

@@ -41,7 +41,7 @@ std::string format_duration(std::uint64_t nanoseconds) {
 }
 
 std::string format_instant(follow::Model const& model, std::uint64_t ticks, std::uint64_t resolution_ns) {
-  auto const first = model.first_ticks();
+  auto const first = model.origin_ticks();
   auto const distance = model.duration_ns(ticks >= first ? ticks - first : first - ticks);
   auto text = std::string{ticks >= first ? "+" : "\u2212"};
   auto const seconds = distance / kSecond;

@@ -12,8 +12,8 @@ namespace headroom::viewer {
 
 /// Three digits and a unit: "812 ns", "1.25 ms", "3.20 s", "4 min 10 s", "3 h 05 min", "2 d 4 h".
 [[nodiscard]] std::string format_duration(std::uint64_t nanoseconds);
-/// An instant of a model, from its first one on: "+12.345 678 s", with as many digits as `resolution_ns` (a pixel, say) deserves;
-/// "−" before the first.
+/// An instant of a model, from its origin on (Model::origin_ticks): "+12.345 678 s", with as many digits as `resolution_ns` (a pixel, say) deserves;
+/// "−" before it.
 [[nodiscard]] std::string format_instant(follow::Model const& model, std::uint64_t ticks, std::uint64_t resolution_ns);
 /// By the clock on the wall, in UTC: "2026-03-01 12:34:56.789012 UTC". Where the source has no such clock (histories), "".
 [[nodiscard]] std::string format_wall_clock(follow::Model const& model, std::uint64_t ticks);

@@ -34,10 +34,10 @@ public:
       // Of a story whose refusal is lost only what was done about it is known.
       auto const is_refusal_known = story.kind.has_value();
       if (is_refusal_known) result_.failures.push_back(story.ticks);
+      auto const thread = model_.source().thread_id(story.thread);
       for (auto const& turn : story.hooks) {
-        told_.insert({story.thread, turn.begin_ticks, turn.name});
-        HookSlice slice{
-            .turn = turn, .begin = turn.begin_ticks, .end = end_of(turn), .thread = story.thread, .failure = story.number};
+        told_.insert({thread, turn.begin_ticks, turn.name});
+        HookSlice slice{.turn = turn, .begin = turn.begin_ticks, .end = end_of(turn), .thread = thread, .failure = story.number};
         if (is_refusal_known) {
           slice.cause = HookCause::failure;
           slice.cause_ticks = story.ticks;
@@ -103,7 +103,7 @@ private:
 
   void begin(Event const& event) {
     auto const name = model_.source().name(event.hook());
-    HookSlice slice{.begin = event.ticks, .end = event.ticks, .thread = event.thread()};
+    HookSlice slice{.begin = event.ticks, .end = event.ticks, .thread = model_.source().thread_id(event.thread())};
     slice.turn = {.name = name ? name->label : std::string{},
                   .result = HookResult::running,
                   .begin_ticks = event.ticks,
@@ -131,7 +131,7 @@ private:
   follow::Model const& model_;
   std::uint32_t ledger_;
   HookLanes result_;
-  std::set<std::tuple<std::uint32_t, std::uint64_t, std::string>> told_;  // thread, begin, hook
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::string>> told_;  // thread, begin, hook
   std::map<std::pair<std::uint32_t, std::uint32_t>, HookSlice> open_;     // by thread and hook
   std::vector<std::uint64_t> rises_;                                      // of pressure, in order
 };
@@ -150,7 +150,7 @@ std::vector<LaneCell> cells_of(HookLane const& lane, TickRange visible, float wi
   std::vector<LaneCell> cells;
   if (visible.empty() || width < 1) return cells;
   auto const x = [&](std::uint64_t ticks) {
-    auto const distance = static_cast<double>(ticks) - static_cast<double>(visible.begin);
+    auto const distance = static_cast<double>(ticks - std::min(ticks, visible.begin));  // not of doubles: ticks may be above 2^53
     return static_cast<float>(std::clamp(distance / static_cast<double>(visible.length()), 0.0, 1.0) *
                               static_cast<double>(width));
   };

@@ -22,7 +22,7 @@ enum class HookCause : std::uint8_t { unknown, failure, pressure };
 struct HookSlice {
   follow::HookTurnStory turn{};
   std::uint64_t begin = 0, end = 0;  ///< ticks; equal where it did not run
-  std::uint32_t thread = 0;
+  std::uint64_t thread = 0;          ///< as the program numbers it
   HookCause cause = HookCause::unknown;
   std::uint64_t cause_ticks = 0;
   std::uint64_t failure = 0;  ///< number of its story; 0: none

@@ -71,7 +71,7 @@ public:
     auto const& rows =
         rows_.get(choice, {.revision = state.revision, .ticks = query.ticks}, [&] { return live_rows(*state.model, query); });
     if (rows_.is_behind()) state.touch();
-    draw_notes(state, ui, rows, since);
+    draw_notes(state, ui, rows, query);
     if (rows.rows.empty()) return draw_empty(state, ui, rows, since);
     draw_table(state, ui, rows, query);
     if (ImGui::IsWindowFocused(ImGuiFocusedFlags_ChildWindows) && ui.asked(Command::copy)) {
@@ -104,13 +104,15 @@ private:
         "list");
   }
 
-  static void draw_notes(ViewState& state, Ui& ui, LiveRows const& rows, std::optional<std::uint64_t> since) {
-    ui.soft(state.cursor ? "at " + format_instant(*state.model, *state.cursor, 1'000) + ":" : std::string{"now:"});
+  static void draw_notes(ViewState& state, Ui& ui, LiveRows const& rows, LiveQuery const& query) {
+    auto const is_now = !state.cursor && query.ticks == state.known_instant();
+    auto const ticks = state.cursor.value_or(query.ticks);
+    ui.soft(is_now ? std::string{"now:"} : "at " + format_instant(*state.model, ticks, 1'000) + ":");
     Ui::same_line();
     ui.bytes(rows.bytes);
     Ui::same_line();
     ui.soft("in " + format_count(rows.blocks) + (rows.blocks == 1 ? " block" : " blocks") +
-            (since ? ", alive since before the selected range" : ""));
+            (query.alive_since ? ", alive since before the selected range" : ""));
     if (rows.bytes != rows.allocated) {
       Ui::same_line();
       ui.soft("of " + format_bytes(rows.allocated) + " allocated");

@@ -12,13 +12,13 @@ namespace {
 
 using follow::LiveBlock;
 
-LiveRow row_of(LiveBlock block) {
+LiveRow row_of(LiveBlock block, follow::Source const& source) {
   return {.tag = std::move(block.tag),
           .site = std::move(block.site),
           .bytes = block.bytes,
           .oldest_ticks = block.ticks,
           .address = block.address,
-          .thread = block.thread};
+          .thread = source.thread_id(block.thread)};
 }
 
 struct Group {
@@ -26,14 +26,14 @@ struct Group {
   std::uint64_t largest = 0;
 };
 
-void add(Group& group, LiveBlock const& block, bool is_first) {
+void add(Group& group, LiveBlock const& block, std::uint64_t thread, bool is_first) {
   auto& row = group.row;
   if (is_first) {
-    row = {.tag = block.tag, .site = block.site, .bytes = 0, .blocks = 0, .oldest_ticks = block.ticks, .thread = block.thread};
+    row = {.tag = block.tag, .site = block.site, .bytes = 0, .blocks = 0, .oldest_ticks = block.ticks, .thread = thread};
   } else {
     row.has_several_tags = row.has_several_tags || row.tag != block.tag;
     row.has_several_sites = row.has_several_sites || row.site != block.site;
-    row.has_several_threads = row.has_several_threads || row.thread != block.thread;
+    row.has_several_threads = row.has_several_threads || row.thread != thread;
     if (!block.ticks || !row.oldest_ticks) {
       row.oldest_ticks.reset();
     } else {
@@ -46,18 +46,19 @@ void add(Group& group, LiveBlock const& block, bool is_first) {
   group.largest = block.bytes;
   row.tag = block.tag;
   row.site = block.site;
-  row.thread = block.thread;
+  row.thread = thread;
 }
 
-std::vector<LiveRow> grouped(std::vector<LiveBlock> const& blocks, LiveGrouping grouping) {
-  std::map<std::pair<std::string_view, std::uint32_t>, Group> groups;
+std::vector<LiveRow> grouped(std::vector<LiveBlock> const& blocks, LiveGrouping grouping, follow::Source const& source) {
+  std::map<std::pair<std::string_view, std::uint64_t>, Group> groups;
   for (auto const& block : blocks) {
-    std::pair<std::string_view, std::uint32_t> key{};
+    auto const thread = source.thread_id(block.thread);
+    std::pair<std::string_view, std::uint64_t> key{};
     if (grouping == LiveGrouping::tag) key.first = block.tag;
     if (grouping == LiveGrouping::site) key.first = block.site;
-    if (grouping == LiveGrouping::thread) key.second = block.thread;
+    if (grouping == LiveGrouping::thread) key.second = thread;
     auto const [found, is_first] = groups.try_emplace(key);
-    add(found->second, block, is_first);
+    add(found->second, block, thread, is_first);
   }
   std::vector<LiveRow> rows;
   rows.reserve(groups.size());
@@ -101,10 +102,10 @@ LiveRows live_rows(follow::Model const& model, LiveQuery const& query) {
   result.blocks = blocks.size();
   for (auto const& block : blocks) result.bytes += block.bytes;
   if (query.grouping != LiveGrouping::none) {
-    result.rows = grouped(blocks, query.grouping);
+    result.rows = grouped(blocks, query.grouping, model.source());
   } else {
     result.rows.reserve(blocks.size());
-    for (auto& block : blocks) result.rows.push_back(row_of(std::move(block)));
+    for (auto& block : blocks) result.rows.push_back(row_of(std::move(block), model.source()));
   }
   result.total = result.rows.size();
   sort(result.rows, query);
@@ -112,21 +113,26 @@ LiveRows live_rows(follow::Model const& model, LiveQuery const& query) {
   return result;
 }
 
+std::vector<std::string> plain_live_columns() { return {"bytes", "blocks", "age_ns", "tag", "site", "thread", "address"}; }
+
+PlainRow plain_live(follow::Model const& model, LiveRow const& row, std::uint64_t ticks) {
+  std::optional<std::uint64_t> age;
+  if (row.oldest_ticks) age = model.duration_ns(ticks - std::min(ticks, *row.oldest_ticks));
+  std::optional<std::uint64_t> thread;
+  if (!row.has_several_threads) thread = row.thread;
+  auto const tag = row.tag.empty() ? kUntagged : std::string_view{row.tag};
+  return {row.bytes,
+          row.blocks,
+          plain_figure(age),
+          plain_text(row.has_several_tags ? std::string_view{} : tag),
+          plain_text(row.has_several_sites ? std::string_view{} : row.site),
+          plain_figure(thread),
+          plain_text(row.address == 0 ? "" : address_in_words(row.address))};
+}
+
 PlainTable plain_live(follow::Model const& model, LiveRows const& rows, std::uint64_t ticks) {
-  PlainTable table;
-  table.columns = {"bytes", "blocks", "age_ns", "tag", "site", "thread", "address"};
-  for (auto const& row : rows.rows) {
-    std::optional<std::uint64_t> age;
-    if (row.oldest_ticks) age = model.duration_ns(ticks - std::min(ticks, *row.oldest_ticks));
-    std::optional<std::uint64_t> thread;
-    if (!row.has_several_threads) thread = row.thread;
-    table.rows.push_back({row.bytes, row.blocks, plain_figure(age),
-                          plain_text(row.has_several_tags ? ""
-                                     : row.tag.empty()    ? kUntagged
-                                                          : std::string_view{row.tag}),
-                          plain_text(row.has_several_sites ? std::string_view{} : row.site), plain_figure(thread),
-                          plain_text(row.address == 0 ? "" : address_in_words(row.address))});
-  }
+  PlainTable table{.columns = plain_live_columns()};
+  for (auto const& row : rows.rows) table.rows.push_back(plain_live(model, row, ticks));
   return table;
 }
 

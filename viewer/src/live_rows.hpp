@@ -41,7 +41,7 @@ struct LiveRow {
   std::uint64_t blocks = 1;
   std::optional<std::uint64_t> oldest_ticks{};  ///< absent: before the kept past
   std::uint64_t address = 0;                    ///< 0 of a group
-  std::uint32_t thread = 0;
+  std::uint64_t thread = 0;                     ///< as the program or history numbers it
   bool has_several_tags = false, has_several_sites = false, has_several_threads = false;
 };
 
@@ -57,7 +57,10 @@ struct LiveRows {
 
 [[nodiscard]] LiveRows live_rows(follow::Model const& model, LiveQuery const& query);
 
-/// For other programs; ages in nanoseconds at `ticks`.
+[[nodiscard]] std::vector<std::string> plain_live_columns();
+/// For other programs; its age in nanoseconds at `ticks`.
+[[nodiscard]] PlainRow plain_live(follow::Model const& model, LiveRow const& row, std::uint64_t ticks);
+/// All of them.
 [[nodiscard]] PlainTable plain_live(follow::Model const& model, LiveRows const& rows, std::uint64_t ticks);
 
 }  // namespace headroom::viewer

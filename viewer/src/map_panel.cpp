@@ -168,7 +168,7 @@ private:
         ui.text(format_bytes_exact(before->bytes) + " at " + address_in_words(before->address));
         if (before->ticks)
           ui.soft("for " + format_between(*state.model, *before->ticks, state.instant()) + ", by thread " +
-                  std::to_string(before->thread));
+                  std::to_string(state.model->source().thread_id(before->thread)));
         if (!before->site.empty()) ui.soft(before->site);
         return;
       }

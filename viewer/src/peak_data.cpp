@@ -25,6 +25,10 @@ std::vector<PeakTag> compared(std::vector<follow::TagFigures> const& then, std::
   return tags;
 }
 
+TickRange kept_until(follow::Model const& model, std::uint64_t until) {
+  return {.begin = model.first_ticks(), .end = std::min(until, ~std::uint64_t{0} - 1) + 1};
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> highest_in(follow::Model const& model, std::uint32_t ledger, TickRange range) {
@@ -53,9 +57,20 @@ std::optional<std::uint64_t> highest_in(follow::Model const& model, std::uint32_
              : std::optional{range.begin};
 }
 
-PeakData peak_data(follow::Model const& model, std::uint32_t ledger, std::optional<TickRange> range, std::uint64_t now) {
+std::optional<std::uint64_t> peak_ticks(follow::Model const& model, std::uint32_t ledger, std::optional<std::uint64_t> until) {
+  auto const peak = model.peak(ledger).ticks;
+  return peak && until && *peak > *until ? highest_in(model, ledger, kept_until(model, *until)) : peak;
+}
+
+PeakData peak_data(follow::Model const& model, std::uint32_t ledger, std::optional<TickRange> range, std::uint64_t now,
+                   std::optional<std::uint64_t> until) {
   PeakData data;
   std::vector<follow::TagFigures> then;
+  auto peak = range ? follow::PeakAnswer{} : model.peak(ledger);
+  if (until && peak.ticks && *peak.ticks > *until) {
+    range = kept_until(model, *until);
+    data.is_of_kept = true;
+  }
   if (range) {
     data.ticks = highest_in(model, ledger, *range);
     if (!data.ticks) return data;
@@ -64,7 +79,6 @@ PeakData peak_data(follow::Model const& model, std::uint32_t ledger, std::option
     data.unattributed_bytes = state.unattributed_bytes;
     then = std::move(state.tags);
   } else {
-    auto peak = model.peak(ledger);
     data.bytes = peak.bytes;
     data.ticks = peak.ticks;
     data.is_from_books = peak.from_books;

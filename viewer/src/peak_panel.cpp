@@ -43,9 +43,10 @@ public:
 
   void draw(ViewState& state, Ui& ui) override {
     auto const now = state.known_instant();
-    auto const& data = data_.get({.ledger = state.ledger, .range = state.selected, .cursor = state.cursor},
+    auto const until = state.paused_at();
+    auto const& data = data_.get({.ledger = state.ledger, .range = state.selected, .cursor = state.cursor, .until = until},
                                  {.revision = state.revision, .now = now},
-                                 [&] { return peak_data(*state.model, state.ledger, state.selected, now); });
+                                 [&] { return peak_data(*state.model, state.ledger, state.selected, now, until); });
     if (data_.is_behind()) state.touch();
     if (data.bytes == 0) {
       ui.empty(state.selected ? "Nothing was held in the selected range" : "Nothing was ever held",
@@ -68,7 +69,7 @@ private:
   struct Choice {
     std::uint32_t ledger = 0;
     std::optional<TickRange> range{};
-    std::optional<std::uint64_t> cursor{};
+    std::optional<std::uint64_t> cursor{}, until{};
     friend bool operator==(Choice const&, Choice const&) = default;
   };
   struct Version {
@@ -79,7 +80,9 @@ private:
   static void draw_headline(ViewState& state, Ui& ui, PeakData const& data) {
     ui.large(format_bytes(data.bytes));
     Ui::same_line();
-    ui.soft(state.selected ? "the most in the selected range" : "the most that was ever held");
+    ui.soft(state.selected    ? "the most in the selected range"
+            : data.is_of_kept ? "the most of what is kept up to the pause"
+                              : "the most that was ever held");
     if (data.limit && *data.limit != 0) {
       ui.labelled("budget", format_bytes_exact(*data.limit));
       auto const share = static_cast<double>(data.bytes) / static_cast<double>(*data.limit);

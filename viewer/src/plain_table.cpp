@@ -27,20 +27,16 @@ std::string quoted_for_csv(std::string text) {
   return quoted + '"';
 }
 
-template <typename Change>
-std::string lines_of(PlainTable const& table, std::string_view between, std::string_view end, Change const& change) {
-  std::string lines;
-  auto const add = [&](std::size_t column, std::string text) {
-    if (column != 0) lines += between;
-    lines += change(std::move(text));
-  };
-  for (std::size_t i = 0; i < table.columns.size(); ++i) add(i, table.columns[i]);
-  lines += end;
-  for (auto const& row : table.rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) add(i, text_of(row[i]));
-    lines += end;
+/// A line of tabs or CSV; `text_at` gives the text of a column.
+template <typename TextAt>
+std::string line_of(PlainFormat format, std::size_t columns, TextAt const& text_at) {
+  auto const is_csv = format == PlainFormat::csv;
+  std::string line;
+  for (std::size_t i = 0; i < columns; ++i) {
+    if (i != 0) line += is_csv ? ',' : '\t';
+    line += is_csv ? quoted_for_csv(text_at(i)) : without_breaks(text_at(i));
   }
-  return lines;
+  return line + (is_csv ? "\r\n" : "\n");
 }
 
 nlohmann::ordered_json json_of(PlainCell const& cell) {
@@ -64,18 +60,41 @@ PlainCell plain_text(std::string_view text) {
   return cell;
 }
 
-std::string as_tabs(PlainTable const& table) { return lines_of(table, "\t", "\n", without_breaks); }
-
-std::string as_csv(PlainTable const& table) { return lines_of(table, ",", "\r\n", quoted_for_csv); }
-
-std::string as_json(PlainTable const& table) {
-  auto array = nlohmann::ordered_json::array();
-  for (auto const& row : table.rows) {
-    nlohmann::ordered_json object;
-    for (std::size_t i = 0; i < std::min(row.size(), table.columns.size()); ++i) object[table.columns[i]] = json_of(row[i]);
-    array.push_back(std::move(object));
-  }
-  return array.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+std::string PlainText::head() const {
+  if (format_ == PlainFormat::json) return "[";
+  return line_of(format_, columns_.size(), [this](std::size_t column) { return columns_[column]; });
 }
+
+std::string PlainText::row(PlainRow const& cells) {
+  if (format_ != PlainFormat::json) {
+    return line_of(format_, cells.size(), [&cells](std::size_t column) { return text_of(cells[column]); });
+  }
+  nlohmann::ordered_json object;
+  for (std::size_t i = 0; i < std::min(cells.size(), columns_.size()); ++i) object[columns_[i]] = json_of(cells[i]);
+  return (std::exchange(has_rows_, true) ? ",\n" : "\n") +
+         object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string PlainText::end() const {
+  if (format_ != PlainFormat::json) return {};
+  return has_rows_ ? "\n]\n" : "]\n";
+}
+
+namespace {
+
+std::string whole(PlainFormat format, PlainTable const& table) {
+  PlainText text{format, table.columns};
+  auto all = text.head();
+  for (auto const& row : table.rows) all += text.row(row);
+  return all + text.end();
+}
+
+}  // namespace
+
+std::string as_tabs(PlainTable const& table) { return whole(PlainFormat::tabs, table); }
+
+std::string as_csv(PlainTable const& table) { return whole(PlainFormat::csv, table); }
+
+std::string as_json(PlainTable const& table) { return whole(PlainFormat::json, table); }
 
 }  // namespace headroom::viewer

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,9 +19,27 @@ using PlainCell = std::variant<std::monostate, std::uint64_t, double, std::strin
 /// Nothing where `text` is empty.
 [[nodiscard]] PlainCell plain_text(std::string_view text);
 
+using PlainRow = std::vector<PlainCell>;
+
 struct PlainTable {
   std::vector<std::string> columns{};  ///< names with their units, as in "duration_ns"
-  std::vector<std::vector<PlainCell>> rows{};
+  std::vector<PlainRow> rows{};
+};
+
+enum class PlainFormat : std::uint8_t { tabs, csv, json };
+
+/// The text of a table, row by row: head(), row() for each, end(). The formats are those of the functions below.
+class PlainText {
+public:
+  PlainText(PlainFormat format, std::vector<std::string> columns) : columns_{std::move(columns)}, format_{format} {}
+  [[nodiscard]] std::string head() const;
+  [[nodiscard]] std::string row(PlainRow const& cells);
+  [[nodiscard]] std::string end() const;
+
+private:
+  std::vector<std::string> columns_;
+  PlainFormat format_;
+  bool has_rows_ = false;
 };
 
 /// A heading and a line for each row, cells between tabs; tabs and line ends within a cell become blanks.

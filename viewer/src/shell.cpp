@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "peak_data.hpp"
 #include "travel.hpp"
 
 namespace headroom::viewer {
@@ -107,7 +108,7 @@ void Shell::answer(ViewState& state, Ui& ui) {
   if (ui.asked(Command::pan_left)) state.pan(-0.2);
   if (ui.asked(Command::pan_right)) state.pan(0.2);
   if (ui.asked(Command::peak)) {
-    if (auto const peak = state.model->peak(state.ledger).ticks) state.travel_to(*peak);
+    if (auto const peak = peak_ticks(*state.model, state.ledger, state.paused_at())) state.travel_to(*peak);
   }
   if (ui.asked(Command::next_failure)) go_to_failure(state, true);
   if (ui.asked(Command::previous_failure)) go_to_failure(state, false);

@@ -127,10 +127,10 @@ void ViewState::zoom(double factor, std::uint64_t around) {
   auto const length = static_cast<double>(visible.length());
   auto const most = 1.25 * static_cast<double>(whole().length());
   auto const wanted = std::clamp(length * factor, static_cast<double>(kShortest), std::max(most, static_cast<double>(kShortest)));
-  auto const share =
-      length > 0 ? std::clamp((static_cast<double>(around) - static_cast<double>(visible.begin)) / length, 0.0, 1.0) : 0.5;
-  auto const begin = std::max(0.0, static_cast<double>(around) - share * wanted);
-  visible.begin = static_cast<std::uint64_t>(begin);
+  // Differences alone become doubles: ticks themselves may be above 2^53, where doubles step over some.
+  auto const share = length > 0 ? std::min(static_cast<double>(around - std::min(around, visible.begin)) / length, 1.0) : 0.5;
+  auto const before = static_cast<std::uint64_t>(std::llround(share * wanted));
+  visible.begin = around - std::min(before, around);
   visible.end = visible.begin + static_cast<std::uint64_t>(std::llround(wanted));
   is_live = is_live && visible.end > clock;
   keep_visible_sane();

@@ -94,7 +94,11 @@ public:
 
   /// The moment that panels are about: the cursor if time travel is on, else the clock of the display.
   [[nodiscard]] std::uint64_t instant() const noexcept { return cursor.value_or(clock); }
-  /// The same, no later than what was read: what a model can be asked about. At least 1.
+  /// While the display stands still: the last moment that has happened for it. Absent: all has.
+  [[nodiscard]] std::optional<std::uint64_t> paused_at() const noexcept {
+    return is_paused ? std::optional{clock} : std::nullopt;
+  }
+  /// The same as instant(), no later than what was read: what a model can be asked about. At least 1.
   [[nodiscard]] std::uint64_t known_instant() const noexcept;
   /// From the oldest that is kept to the clock of the display; at least a tick long.
   [[nodiscard]] TickRange whole() const noexcept;

@@ -49,6 +49,7 @@ struct Fonts {
   ImFont* body = nullptr;
   ImFont* strong = nullptr;
   ImFont* large = nullptr;
+  float scale = 1;  ///< of their letters (1 = 96 dots an inch)
 };
 
 /// Sets ImGui's style for a theme and a scale (1 = 96 dots an inch).

@@ -53,7 +53,7 @@ public:
     for (auto const& story : model_.failures(kMostWaiting)) {
       auto const is_under_way = story.end == follow::FailureEnd::under_way && story.doing && !story.incomplete;
       if (!is_under_way) continue;
-      auto& row = row_of(story.thread);
+      auto& row = row_of(model_.source().thread_id(story.thread));
       if (!row.is_idle) continue;
       row.doing = follow::shortage_in_words(*story.doing, story.requested);
       row.since_ns = shown(age_of(story.doing_since == 0 ? story.ticks : story.doing_since));

@@ -44,13 +44,13 @@ void draw_grid(ViewState const& state, Ui& ui, Scale const& scale, bool with_axi
     if (with_axis) ui.draw_text(list, {area.left - Ui::width_of(text) - size * 0.5F, y - size * 0.55F}, colours.soft, text);
     if (bytes > ~std::uint64_t{0} - step) break;
   }
-  // Time, from the first instant that is kept: lines stay where they are while the picture moves.
+  // Time, from its origin: lines stay where they are while the picture moves.
   auto const& model = *state.model;
   auto const length_ns = std::max<std::uint64_t>(model.duration_ns(area.visible.length()), 1);
   auto const per_ns = static_cast<double>(area.visible.length()) / static_cast<double>(length_ns);
   auto const most = std::clamp<std::size_t>(static_cast<std::size_t>(area.width() / (size * 8)), 1, 12);
   auto const step_ns = time_step(length_ns, most);
-  auto const zero = static_cast<double>(model.first_ticks());
+  auto const zero = static_cast<double>(model.origin_ticks());
   auto const first = std::ceil((static_cast<double>(area.visible.begin) - zero) / per_ns / static_cast<double>(step_ns));
   for (std::size_t i = 0; i <= most + 1; ++i) {
     auto const ticks = zero + (first + static_cast<double>(i)) * static_cast<double>(step_ns) * per_ns;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <ranges>
 
+#include "event_rows.hpp"
+
 namespace headroom::viewer {
 
 void go_to_failure(ViewState& state, bool forward) {
@@ -42,11 +44,21 @@ void go_to_event(ViewState& state, bool forward) {
   auto const at = state.instant();
   auto const all = state.whole();
   std::optional<std::uint64_t> found;
+  // What the journal tells, too: of this ledger, or of none.
+  auto const each_of_journal = [&](std::uint64_t begin, std::uint64_t end, auto const& visit) {
+    if (begin > end) return;
+    model.for_each_journal_event(begin, end, [&](flight::Event const& event) {
+      if ((event.flags() & flight::kFlagContinues) != 0) return;
+      if (ledger_of(event).value_or(state.ledger) == state.ledger) visit(event.ticks);
+    });
+  };
   if (forward) {
     model.for_each_operation(state.ledger, at + 1, all.end - 1, [&](follow::Operation const& operation) {
       found = operation.ticks;
       return false;
     });
+    each_of_journal(at + 1, found.value_or(all.end - 1),
+                    [&](std::uint64_t ticks) { found = std::min(found.value_or(ticks), ticks); });
   } else {
     // Ever longer stretches before it, until one has any.
     for (std::uint64_t length = std::max<std::uint64_t>(all.length() / 4'096, 1); at > all.begin && !found; length *= 4) {
@@ -56,6 +68,10 @@ void go_to_event(ViewState& state, bool forward) {
         return true;
       });
       if (begin == all.begin) break;
+    }
+    if (at > all.begin) {
+      each_of_journal(found.value_or(all.begin), at - 1,
+                      [&](std::uint64_t ticks) { found = std::max(found.value_or(ticks), ticks); });
     }
   }
   if (found) state.travel_to(*found);

@@ -112,6 +112,9 @@ public:
   [[nodiscard]] bool ended() const noexcept;                 ///< the program has ended, and everything was read
   [[nodiscard]] std::uint64_t first_ticks() const noexcept;  ///< of the oldest operation or event that is kept; 0 = none
   [[nodiscard]] std::uint64_t last_ticks() const noexcept;   ///< of the newest; 0 = none
+  /// What times are told from: the oldest record of the first read that brought any. It stays where it is, however much of the past is
+  /// forgotten. 0 = nothing was read yet.
+  [[nodiscard]] std::uint64_t origin_ticks() const noexcept;
   [[nodiscard]] std::uint64_t realtime_ns(std::uint64_t ticks) const;
   [[nodiscard]] std::uint64_t monotonic_ns(std::uint64_t ticks) const;
   [[nodiscard]] std::uint64_t duration_ns(std::uint64_t ticks) const;  ///< of a difference of ticks

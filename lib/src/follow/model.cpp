@@ -42,6 +42,7 @@ Result<void> Model::catch_up() {
 Source const& Model::source() const noexcept { return *impl_->source; }
 bool Model::ended() const noexcept { return impl_->ended; }
 std::uint64_t Model::last_ticks() const noexcept { return impl_->last_ticks; }
+std::uint64_t Model::origin_ticks() const noexcept { return impl_->origin_ticks.value_or(0); }
 std::uint64_t Model::realtime_ns(std::uint64_t ticks) const { return impl_->clock.realtime_ns(ticks); }
 std::uint64_t Model::monotonic_ns(std::uint64_t ticks) const { return impl_->clock.monotonic_ns(ticks); }
 std::uint64_t Model::duration_ns(std::uint64_t ticks) const { return impl_->clock.duration_ns(ticks); }

@@ -50,7 +50,8 @@ public:
   Names tags{0xFFFF};
   Names sites{0x10'0000};
   std::uint64_t last_ticks = 0;
-  std::uint64_t polled_ticks = 0;  // the source's now at the last poll
+  std::optional<std::uint64_t> origin_ticks;  // what times are told from, once it is known
+  std::uint64_t polled_ticks = 0;             // the source's now at the last poll
   bool ended = false;
   bool has_more = false;  // the last read said so
 
@@ -73,6 +74,7 @@ private:
   using Slots = std::unordered_map<std::uint32_t, std::vector<flight::LiveAllocation>>;
 
   [[nodiscard]] Extent extent() const noexcept;
+  void note_origin(News const& news);
   void sort_in(News& news);
   [[nodiscard]] Track& track(std::uint32_t cell);
   [[nodiscard]] Step to_step(flight::Event const& event);

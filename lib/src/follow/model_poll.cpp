@@ -125,6 +125,7 @@ Result<bool> Model::Impl::poll(bool give_up) {
   books = source->ledgers();
   ended = news.ended && !news.more;
   has_more = news.more;
+  if (!origin_ticks) note_origin(news);
   // Also without a new record the answers change: what was held back goes in, patience with a late one runs out, the program ends.
   auto const has_news = news.more || !news.events.empty() || !news.gaps.empty() || !held_.empty() || ended;
   auto const before = extent();
@@ -151,6 +152,12 @@ Model::Impl::Extent Model::Impl::extent() const noexcept {
     extent.behind += track.past.is_behind() ? 1U : 0U;
   }
   return extent;
+}
+
+void Model::Impl::note_origin(News const& news) {
+  if (news.events.empty()) return;
+  origin_ticks = std::ranges::min_element(news.events, {}, &Event::ticks)->ticks;
+  if (auto const first = source->first_ticks()) origin_ticks = std::min(*origin_ticks, *first);
 }
 
 void Model::Impl::sort_in(News& news) {

@@ -1,10 +1,16 @@
 // The event log: which rows, in which order, and how little is looked at when little is new.
 #include "event_rows.hpp"
 
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 
 #include "event_filter.hpp"
 #include "event_words.hpp"
+#include "figures.hpp"
 #include "null_frames.hpp"
 #include "scripted_source.hpp"
 
@@ -16,6 +22,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
@@ -126,6 +133,92 @@ TEST(EventRows, what_the_journal_says_during_a_pause_is_listed_after_it) {
   EXPECT_THAT(ticks_of(rows), ElementsAre(100, 200, 250, 300, 350, 400, 450, 500, 550));
 }
 
+TEST(EventRows, and_filters_number_threads_as_the_program_does) {
+  auto const script = follow::named_script();
+  constexpr std::uint64_t kThread = 140'213'000'000'213;  // as a history has it, and more than 32 bits
+  script->thread_ids[7] = kThread;
+  script->allocate(100, 0x1000, 10, 5);
+  script->put(script->event(flight::EventKind::mark, 110));
+  script->thread = 8;
+  script->allocate(120, 0x2000, 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .filter = filter_of("thread:" + std::to_string(kThread))}, 1));
+  ASSERT_THAT(ticks_of(rows), ElementsAre(100, 110));
+  EXPECT_EQ(rows.rows()[0].thread, kThread);
+  EXPECT_EQ(plain_event(model, rows.rows()[1])[5], PlainCell{kThread});
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .filter = filter_of("thread:7")}, 1));
+  EXPECT_THAT(ticks_of(rows), IsEmpty());
+}
+
+TEST(EventRows, of_a_recorded_history_have_its_threads) {
+  auto const path = testing::TempDir() + "headroom-threads-" + std::to_string(::getpid()) + ".csv";
+  std::ofstream{path} << "Thread,Time,Action,Pointer,Size,Stream\n"
+                         "140213,4,allocate,0x7f3c11200000,2359296,0\n"
+                         "140214,552,allocate,0x7f3c85a00000,3072,0\n";
+  auto model = follow::Model::open_history(path);
+  ASSERT_TRUE(model) << model.error().to_string();
+  ASSERT_TRUE(model->catch_up());
+  std::filesystem::remove(path);
+  EventRows rows;
+  EXPECT_TRUE(rows.update(*model, {.range = kAlways, .filter = filter_of("thread:140214")}, 1));
+  ASSERT_EQ(rows.rows().size(), 1U);
+  EXPECT_EQ(rows.rows()[0].thread, 140'214U);
+  EXPECT_EQ(rows.rows()[0].bytes, 3'072U);
+}
+
+TEST(EventRows, of_a_former_owner_do_not_have_the_name_of_the_present_one) {
+  auto const script = follow::named_script();
+  script->allocate(100, 0x1000, 10, 5);
+  script->free(110, 0x1000, 10, 5);
+  auto& book = script->book();
+  book.name = "second";
+  book.generation = 2;
+  book.created_ticks = 150;
+  script->allocate(200, 0x2000, 10, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways}, 1));
+  ASSERT_THAT(ticks_of(rows), ElementsAre(100, 110, 200));
+  EXPECT_EQ(owner_of(model, rows.rows()[1]), "");
+  EXPECT_EQ(owner_of(model, rows.rows()[2]), "second");
+  EXPECT_EQ(plain_event(model, rows.rows()[0])[7], PlainCell{});
+  EXPECT_EQ(plain_event(model, rows.rows()[2])[7], PlainCell{std::string{"second"}});
+}
+
+TEST(EventRows, keep_their_times_while_the_past_is_forgotten) {
+  auto const script = follow::named_script();
+  script->allocate(1'000, 0x1000, 10, 5);
+  auto model = follow::model_of(script, {.memory_bytes = 0});  // the least there is
+  ASSERT_TRUE(model.catch_up());
+  for (std::uint64_t i = 1; i < 20'000; ++i) script->allocate(1'000 + i, 0x1000 * (i + 1), 10, 5);
+  auto const before = model.first_ticks();
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_GT(model.first_ticks(), before) << "the oldest is forgotten";
+  EXPECT_EQ(model.origin_ticks(), 1'000U);
+  EXPECT_EQ(format_instant(model, 21'000, 1), "+0.000 020 000 s");
+  EXPECT_EQ(plain_event(model, {.ticks = 21'000})[0], PlainCell{std::uint64_t{20'000}});
+}
+
+TEST(EventRows, for_other_programs_leave_out_what_is_not_known) {
+  auto const script = follow::named_script();
+  script->book();
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  EventRow gap{.what = EventRow::What::gap, .ticks = 100, .bytes = 0};
+  EXPECT_EQ(plain_event(model, gap)[9], PlainCell{std::string{"operations missing"}});
+  EXPECT_EQ(plain_event(model, gap)[2], PlainCell{});
+  gap.bytes = 1;
+  EXPECT_EQ(plain_event(model, gap)[9], PlainCell{std::string{"1 operation missing"}});
+  EventRow const pressure{.what = EventRow::What::journal, .kind = flight::EventKind::pressure};
+  EXPECT_EQ(plain_event(model, pressure)[2], PlainCell{}) << "pressure has no bytes";
+  EventRow const hook{.what = EventRow::What::journal, .kind = flight::EventKind::hook_end};
+  EXPECT_EQ(plain_event(model, hook)[2], PlainCell{std::uint64_t{0}}) << "a hook may have freed none";
+}
+
 TEST(EventRows, a_gap_stands_before_the_first_operation_after_it) {
   auto const script = follow::named_script();
   script->allocate(100, 0x1000, 10, 5);
@@ -197,6 +290,45 @@ TEST(EventFilter, what_it_does_not_understand_is_told) {
 TEST(EventFilter, a_term_takes_the_place_of_its_like) {
   EXPECT_EQ(with_term("", "tag:", "kv"), "tag:kv");
   EXPECT_EQ(with_term("tag:a size>1k", "tag:", "b c"), "size>1k \"tag:b c\"");
+}
+
+EventRow tagged(std::string_view tag) { return {.kind = flight::EventKind::free, .bytes = 1'000, .tag = tag}; }
+
+TEST(EventFilter, a_quote_within_a_name_stays_one) {
+  std::string text;
+  text = with_term(text, "tag:", "the \"big\" one");
+  text = with_term(text, "size>", "1");  // what was there is read, and written again
+  EventFilter filter{filter_of(text)};
+  EXPECT_TRUE(filter.shows(tagged("the \"big\" one")));
+  EXPECT_FALSE(filter.shows(tagged("the big one")));
+  EXPECT_TRUE(EventFilter{filter_of("\"\" tag:\"the \"")}.shows(tagged("the big one"))) << "nothing in quotes is no term";
+}
+
+TEST(EventFilter, a_whole_kind_is_that_one_alone) {
+  EventRow const failed{.what = EventRow::What::journal, .kind = flight::EventKind::free_failed};
+  EXPECT_FALSE(EventFilter{filter_of("kind:free")}.shows(failed));
+  EXPECT_TRUE(EventFilter{filter_of("kind:free")}.shows(tagged("a")));
+  EXPECT_TRUE(EventFilter{filter_of("\"kind:free failed\"")}.shows(failed));
+  EXPECT_TRUE(EventFilter{filter_of("kind:fail")}.shows(failed));
+}
+
+TEST(EventFilter, a_device_is_that_of_the_ledger) {
+  auto const script = follow::named_script();
+  script->book(0).device_name = "cuda:0";
+  script->book(1).device_name = "cuda:1";
+  script->allocate(100, 0x1000, 10, 5);
+  script->ledger = 1;
+  script->allocate(150, 0x2000, 20, 5);
+  auto pressure = script->event(flight::EventKind::pressure, 160);
+  script->put(pressure);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ASSERT_TRUE(model.catch_up());
+  EventRows rows;
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .filter = filter_of("device:CUDA:1")}, 1));
+  EXPECT_THAT(ticks_of(rows), ElementsAre(150, 160));
+  EXPECT_TRUE(rows.update(model, {.range = kAlways, .filter = filter_of("device:cuda:0")}, 1));
+  EXPECT_THAT(ticks_of(rows), ElementsAre(100));
 }
 
 class EventLogPanelTest : public testing::Test {

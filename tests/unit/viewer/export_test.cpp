@@ -1,6 +1,7 @@
 // What goes into files: rows, traces, and that no file is replaced.
 #include "export_data.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -63,6 +64,51 @@ TEST_F(ExportTest, of_events_takes_the_selected_range_as_it_is_filtered) {
   EXPECT_EQ(json[0]["tag"], "weights");
   EXPECT_EQ(json[0]["age_ns"], 150);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator{folder_}, {}), 2) << "nothing unfinished is left";
+}
+
+TEST_F(ExportTest, of_many_rows_is_written_in_pieces) {
+  constexpr std::uint64_t kRows = 30'000;
+  auto const script = follow::named_script();
+  for (std::uint64_t i = 0; i < kRows; ++i) script->allocate(100 + i, 0x1000 * (i + 1), 300, 5, 20);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ViewState state;
+  state.show(&model);
+  for (auto const format : {ExportFormat::csv, ExportFormat::json}) {
+    auto const name = path(format == ExportFormat::csv ? "rows.csv" : "rows.json");
+    auto begun = RowExport::begin(state, ExportWhat::events, format, name);
+    ASSERT_TRUE(begun.has_value());
+    EXPECT_EQ(begun->count(), kRows);
+    for (std::uint64_t parts = 1; parts <= 4; ++parts) {
+      auto const done = begun->write(8'000);
+      ASSERT_TRUE(done.has_value());
+      EXPECT_EQ(*done, parts == 4);
+      EXPECT_EQ(begun->exported().rows, std::min<std::uint64_t>(parts * 8'000, kRows));
+      EXPECT_EQ(std::filesystem::exists(name), *done) << "whole, or not there";
+    }
+    EXPECT_GT(std::filesystem::file_size(name), std::uint64_t{1} << 20U);
+    EXPECT_LT(begun->longest_piece(), std::size_t{300} << 10U);
+  }
+  auto const json = nlohmann::json::parse(read(path("rows.json")));
+  ASSERT_EQ(json.size(), kRows);
+  EXPECT_EQ(json[kRows - 1]["time_ns"], kRows - 1);
+  auto const csv = read(path("rows.csv"));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), static_cast<std::ptrdiff_t>(kRows + 1));
+}
+
+TEST_F(ExportTest, that_is_given_up_leaves_nothing) {
+  auto const script = follow::named_script();
+  script->allocate(100, 0x1000, 300, 5);
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  ViewState state;
+  state.show(&model);
+  {
+    auto begun = RowExport::begin(state, ExportWhat::events, ExportFormat::csv, path("rows.csv"));
+    ASSERT_TRUE(begun.has_value());
+    EXPECT_FALSE(begun->write(0).value());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(ExportTest, where_nothing_can_be_written_says_so) {

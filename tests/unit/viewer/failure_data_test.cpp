@@ -65,6 +65,15 @@ TEST(FailureDetails, has_hooks_and_steps_in_the_order_of_time_and_what_was_missi
   EXPECT_EQ(details.took_ns, 9'000'000U);
 }
 
+TEST(FailureDetails, number_the_thread_as_the_program_does) {
+  auto const script = std::make_shared<Script>();
+  script->thread_ids[7] = 140'213'000'000'213;
+  auto model = follow::model_of(script);
+  auto story = story_of(1, 1'000);
+  story.thread = 7;
+  EXPECT_EQ(failure_details(model, story).thread, 140'213'000'000'213U);
+}
+
 TEST(FailureDetails, a_hook_that_did_not_run_has_no_figures) {
   auto model = follow::model_of(std::make_shared<Script>());
   auto story = story_of(1, 1'000);

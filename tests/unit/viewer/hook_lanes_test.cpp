@@ -88,6 +88,8 @@ TEST(HookLanes, a_run_about_a_failure_points_to_it) {
   ASSERT_EQ(lanes.failures.size(), 1U);
   EXPECT_EQ(lanes.failures[0], 1'000U);
   EXPECT_TRUE(hook_lanes(model, 1).lanes.empty()) << "another ledger";
+  script->thread_ids[7] = 140'213'000'000'213;
+  EXPECT_EQ(hook_lanes(model, 0).lanes[0].slices[0].thread, 140'213'000'000'213U) << "as the program numbers it";
 }
 
 TEST(HookLanes, a_run_whose_failure_is_lost_points_to_the_last_rise_of_pressure) {
@@ -130,6 +132,14 @@ TEST(LaneCells, of_long_runs_are_to_scale_and_cut_at_the_edges) {
   EXPECT_FLOAT_EQ(cells[1].begin, 100);
   EXPECT_FLOAT_EQ(cells[1].end, 200);
   EXPECT_EQ(cells[1].first, 1U);
+}
+
+TEST(LaneCells, are_to_scale_however_long_the_machine_has_run) {
+  constexpr std::uint64_t kBegin = (std::uint64_t{1} << 60U) + 100;  // doubles are 256 apart there
+  auto const cells = cells_of(lane_of({{kBegin + 10, kBegin + 30}}), {.begin = kBegin, .end = kBegin + 100}, 400);
+  ASSERT_EQ(cells.size(), 1U);
+  EXPECT_FLOAT_EQ(cells[0].begin, 40);
+  EXPECT_FLOAT_EQ(cells[0].end, 120);
 }
 
 TEST(LaneCells, are_never_more_than_pixels) {

@@ -65,6 +65,17 @@ TEST(LiveRows, in_groups_add_up_and_say_where_they_are_mixed) {
   EXPECT_EQ(by_thread.rows[0].thread, 9U);
 }
 
+TEST(LiveRows, number_threads_as_the_program_does) {
+  auto const script = new_script();
+  script->thread_ids[9] = 140'213'000'000'213;
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  auto const rows = live_rows(model, {.ticks = 500, .most = 1});
+  EXPECT_EQ(rows.rows[0].thread, 140'213'000'000'213U);
+  EXPECT_EQ(plain_live(model, rows.rows[0], 500)[5], PlainCell{std::uint64_t{140'213'000'000'213}});
+  EXPECT_EQ(live_rows(model, {.ticks = 500, .grouping = LiveGrouping::thread}).rows[0].thread, 140'213'000'000'213U);
+}
+
 TEST(LiveRows, the_leak_list_agrees_with_the_model) {
   auto model = follow::model_of(new_script());
   ASSERT_TRUE(model.catch_up());
@@ -103,6 +114,30 @@ TEST(LivePanel, shows_the_moment_that_is_looked_at) {
   state.travel_to(100);
   EXPECT_THAT(frames.draw(state, *panel), HasSubstr("300 B\tin 1 block\n"));
   EXPECT_GT(NullFrames::vertices(), 100);
+}
+
+TEST(LivePanel, of_a_selected_range_says_when_its_end_was) {
+  auto model = follow::model_of(new_script());
+  ASSERT_TRUE(model.catch_up());
+  NullFrames frames{1'600, 900};
+  ViewState state;
+  state.show(&model);
+  state.select(TickRange{.begin = 250, .end = 401});
+  auto const panel = make_live_panel();
+  EXPECT_THAT(frames.draw(state, *panel), HasSubstr("now:\t1.32 KiB"));
+  // The box that asks for the leak list.
+  auto const click = [&](bool is_down) {
+    NullFrames::hold(0, is_down);
+    return frames.draw(state, *panel, 2);
+  };
+  auto const box = frames.place_of("\u2610 only what is older than the selection");
+  ASSERT_GT(box.width, 0);
+  NullFrames::point_at(box.x + box.width / 2, box.y + box.height / 2);
+  (void)click(false);
+  (void)click(true);
+  auto const leaks = click(false);
+  EXPECT_THAT(leaks, HasSubstr("at +0.000 000 s:\t300 B"));
+  EXPECT_THAT(leaks, testing::Not(HasSubstr("now:")));
 }
 
 }  // namespace

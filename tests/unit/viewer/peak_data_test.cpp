@@ -52,6 +52,44 @@ TEST(PeakData, of_a_range_is_the_most_within_it) {
   EXPECT_EQ(peak.ticks, 400U);
 }
 
+TEST(PeakData, of_a_pause_knows_nothing_of_what_came_after) {
+  auto const script = new_script();
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  script->allocate(600, 0x5000, 5'000, 5);
+  ASSERT_TRUE(model.catch_up());
+  auto const peak = peak_data(model, 0, std::nullopt, 500, 550);
+  EXPECT_EQ(peak.bytes, 550U);
+  EXPECT_EQ(peak.ticks, 210U);
+  EXPECT_TRUE(peak.is_of_kept);
+  EXPECT_EQ(peak_ticks(model, 0, 550), 210U);
+  EXPECT_EQ(peak_ticks(model, 0, std::nullopt), 600U);
+  auto const now = peak_data(model, 0, std::nullopt, 600, 600);
+  EXPECT_EQ(now.bytes, 5'150U);
+  EXPECT_FALSE(now.is_of_kept);
+}
+
+TEST(PeakPanel, stands_still_while_the_display_is_paused) {
+  auto const script = new_script();
+  auto model = follow::model_of(script);
+  ASSERT_TRUE(model.catch_up());
+  NullFrames frames{900, 900};
+  ViewState state;
+  state.show(&model);
+  auto const panel = make_peak_panel();
+  state.toggle_pause();
+  EXPECT_THAT(frames.draw(state, *panel, 2), HasSubstr("exactly\t550 B"));
+  script->allocate(600, 0x5000, 5'000, 5);
+  ASSERT_TRUE(model.catch_up());
+  state.follow(true);
+  auto const paused = frames.draw(state, *panel);
+  EXPECT_THAT(paused, HasSubstr("exactly\t550 B"));
+  EXPECT_THAT(paused, HasSubstr("up to the pause"));
+  state.toggle_pause();
+  state.follow(true);
+  EXPECT_THAT(frames.draw(state, *panel), HasSubstr("exactly\t5,150 B"));
+}
+
 TEST(HighestIn, finds_the_first_instant_of_the_most_in_a_recorded_history) {
   auto model = follow::Model::open_history(HEADROOM_TEST_DATA "/resnet.csv.xz").value();
   ASSERT_TRUE(model.catch_up());
