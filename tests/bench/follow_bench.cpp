@@ -1,85 +1,28 @@
 // A model of the past: how fast it takes in operations, and how long an answer takes.
 #include <memory>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include <headroom/follow.hpp>
 
 #include "flight_builder.hpp"
 #include "follow/past.hpp"
+#include "made_past.hpp"
 #include "timing.hpp"
 
 namespace headroom::bench {
 namespace {
 
 constexpr std::uint64_t kEvents = 1'000'000;
-constexpr std::uint64_t kLive = 4096;
-constexpr std::uint64_t kTicksApart = 100;
 
-/// A million operations of one ledger, with 4,096 blocks and 16 tags live in the middle of it.
-std::vector<flight::Event> const& recorded() {
-  static const std::vector<flight::Event> events = [] {
-    std::vector<flight::Event> made;
-    made.reserve(kEvents);
-    std::mt19937_64 random{1};
-    std::vector<std::uint64_t> sizes(kLive);
-    std::uint64_t allocated = 0;
-    for (std::uint64_t i = 0; i < kEvents; ++i) {
-      const std::uint64_t block = random() % kLive;
-      const bool adds = sizes[block] == 0;
-      const std::uint64_t bytes = adds ? 256 + random() % 65'536 : std::exchange(sizes[block], 0);
-      if (adds) sizes[block] = bytes;
-      allocated = adds ? allocated + bytes : allocated - bytes;
-      flight::Event event;
-      event.kind = adds ? flight::EventKind::allocate : flight::EventKind::free;
-      event.number = i;
-      event.ticks = (i + 1) * kTicksApart;
-      event.words[1] = event.ticks;
-      event.words[2] = 0x7F00'0000'0000 + block * 131'072;
-      event.words[3] = bytes;
-      event.words[4] = ((i + 1) << flight::kBytesBits) | allocated;
-      event.words[5] = 1 + block % 16;
-      made.push_back(event);
-    }
-    return made;
-  }();
-  return events;
+/// A million operations of one ledger, with 4,096 blocks and 16 tags.
+MadePast const& recorded() {
+  static const auto past = std::make_shared<MadePast const>(MadePast::Size{.operations = kEvents, .live = 4096, .tags = 16});
+  return *past;
 }
 
-class Recorded final : public follow::Source {
-public:
-  [[nodiscard]] follow::SourceKind kind() const override { return follow::SourceKind::dump; }
-  [[nodiscard]] std::string title() const override { return "bench"; }
-  [[nodiscard]] Result<void> read(follow::News& news) override {
-    constexpr std::size_t kBatch = 16'384;
-    auto const& events = recorded();
-    const std::size_t end = std::min(next_ + kBatch, events.size());
-    news.events.assign(events.begin() + static_cast<std::ptrdiff_t>(next_), events.begin() + static_cast<std::ptrdiff_t>(end));
-    next_ = end;
-    news.more = next_ < events.size();
-    news.ended = !news.more;
-    return {};
-  }
-  [[nodiscard]] flight::ProcessInfo process() const override { return {}; }
-  [[nodiscard]] flight::Liveness liveness() const override { return flight::Liveness::dead; }
-  [[nodiscard]] flight::ClockMap clock() const override { return {1'000'000'000, {}}; }
-  [[nodiscard]] std::uint64_t now_ticks() const override { return next_ * kTicksApart; }
-  [[nodiscard]] std::vector<flight::LedgerSnapshot> ledgers() const override { return {}; }
-  void for_each_live(std::function<void(flight::LiveAllocation const&)> const& /*visit*/) const override {}
-  [[nodiscard]] std::optional<flight::DirectoryName> name(std::uint32_t id) const override {
-    flight::DirectoryName name;
-    name.label = "tag " + std::to_string(id);
-    return name;
-  }
-  [[nodiscard]] std::uint64_t accepted() const override { return next_; }
-
-private:
-  std::size_t next_ = 0;
-};
-
 follow::Model whole_past() {
-  follow::Model model{std::make_unique<Recorded>(), {.memory_bytes = std::size_t{512} << 20U}};
+  follow::Model model{recorded().source(), {.memory_bytes = std::size_t{512} << 20U}};
   static_cast<void>(model.catch_up());
   return model;
 }
@@ -109,7 +52,7 @@ void at_random_instants(benchmark::State& state, Ask&& ask) {
   std::mt19937_64 random{2};
   std::vector<std::uint64_t> samples;
   for (auto _ : state) {
-    const std::uint64_t ticks = random() % (kEvents * kTicksApart);
+    const std::uint64_t ticks = random() % (recorded().end_ticks());
     const std::uint64_t start = ticks_now();
     benchmark::DoNotOptimize(ask(model, ticks));
     samples.push_back(ticks_now() - start);
@@ -132,7 +75,7 @@ BENCHMARK(live_at)->Name("follow_live_at")->Unit(benchmark::kMicrosecond);
 void series(benchmark::State& state) {
   auto const& model = shared_past();
   for (auto _ : state) {
-    benchmark::DoNotOptimize(model.series(0, "tag 3", 0, kEvents * kTicksApart, 1000).size());
+    benchmark::DoNotOptimize(model.series(0, "tag 3", 0, recorded().end_ticks(), 1000).size());
   }
 }
 BENCHMARK(series)->Name("follow_series_of_1000_columns")->Unit(benchmark::kMicrosecond);

@@ -20,6 +20,7 @@ constexpr milliseconds kEveryIdle{250};  // … of one in which nothing has happ
 constexpr milliseconds kIdleAfter{2'000};
 constexpr milliseconds kEveryClock{1'000};  // how often the picture of a living process moves on though nothing happens in it
 constexpr milliseconds kEveryLook{1'000};   // at what does not change by itself
+constexpr milliseconds kWhileStale{50};     // what a frame left to the next one
 constexpr milliseconds kReadFor{25};        // in one turn, so that the window answers meanwhile
 constexpr int kSettling = 3;                // frames after input, until ImGui has laid out what it changed
 constexpr float kScaleStep = 1.1F;
@@ -141,7 +142,9 @@ milliseconds Application::patience() const {
 void Application::until_closed() {
   auto frames = kSettling;
   while (!quits_ && !window_->wants_to_close() && !command::stop_flag().load(std::memory_order_relaxed)) {
-    auto const came = window_->wait(frames > 0 ? milliseconds{0} : patience());
+    auto const came = window_->wait(frames > 0        ? milliseconds{0}
+                                    : state_.is_stale ? std::min(kWhileStale, patience())
+                                                      : patience());
     if (came) frames = kSettling;
     auto const dropped = window_->take_dropped();
     if (!dropped.empty()) open(dropped.front());

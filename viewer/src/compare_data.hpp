@@ -1,5 +1,5 @@
 // headroom: two looks at who holds what, side by side: what grew, went, and is new. No ImGui. Thread safety: none.
-// Cost: a walk over the live tables of both, when one of them read something.
+// Cost: holdings_of() walks the live table, or looks at one instant of each manager's past; comparison_of() takes what both hold.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 
 #include "cached.hpp"
 #include "compare_data.hpp"
+#include "paced.hpp"
 #include "panels.hpp"
 
 namespace headroom::viewer {
@@ -31,13 +32,17 @@ public:
     return kInfo;
   }
 
-  void forget() override { rows_.forget(); }
+  void forget() override {
+    there_.forget();
+    rows_.forget();
+  }
 
   void draw(ViewState& state, Ui& ui) override {
     if (ui.input("##other", "a flight file, post-mortem or history", path_, ImGui::GetFontSize() * 22)) state.touch();
     Ui::same_line();
     if (ui.button("compare") && !path_.empty()) state.asked_other = path_;
     if (state.other == nullptr) {
+      forget();
       ui.empty("Nothing to compare with", "Name a file above: an older run, or a post-mortem of this one");
       return;
     }
@@ -47,9 +52,13 @@ public:
     Ui::same_line();
     if (ui.toggle("at the peak", at_peak_)) at_peak_ = true;
     ui.help("What each manager held at its peak, by tag");
-    auto const& rows = rows_.get({.revision = state.revision, .other = state.other, .at_peak = at_peak_}, [&] {
-      return comparison_of(holdings_of(*state.other, at_peak_), holdings_of(*state.model, at_peak_));
+    // The other is wholly read. Of a process that still runs, live tables go on changing and its books do not: one look at both.
+    auto const& there = there_.get(
+        state.other, [&] { return There{.live = holdings_of(*state.other, false), .at_peak = holdings_of(*state.other, true)}; });
+    auto const& rows = rows_.get({.other = state.other, .at_peak = at_peak_}, state.revision, [&] {
+      return comparison_of(at_peak_ ? there.at_peak : there.live, holdings_of(*state.model, at_peak_));
     });
+    if (rows_.is_behind()) state.touch();
     ui.labelled("there", format_bytes(rows.bytes_a));
     ui.help(state.other->source().title());
     Ui::same_line(ImGui::GetFontSize() * 1.5F);
@@ -65,11 +74,13 @@ public:
   }
 
 private:
-  struct Key {
-    std::uint64_t revision = 0;
+  struct Choice {
     follow::Model const* other = nullptr;
     bool at_peak = false;
-    friend bool operator==(Key const&, Key const&) = default;
+    friend bool operator==(Choice const&, Choice const&) = default;
+  };
+  struct There {
+    follow::Holdings live{}, at_peak{};
   };
 
   static void draw_row(Ui& ui, ChangeRow const& row) {
@@ -90,7 +101,8 @@ private:
     ui.site(change.holder.site);
   }
 
-  Cached<Key, Comparison> rows_;
+  Cached<follow::Model const*, There> there_;
+  Paced<Choice, std::uint64_t, Comparison> rows_;
   std::string path_;
   bool at_peak_ = false;
 };

@@ -44,8 +44,7 @@ constexpr std::array<KindGroup, 6> kGroups{{
 }};
 
 constexpr std::array kColumns{
-    Column{
-        .title = "Time", .width = 14, .is_right = true, .help = "Since the first event that was read"},
+    Column{.title = "Time", .width = 14, .is_right = true, .help = "Since the first event that was read"},
     Column{.title = "Event", .width = 13},
     Column{.title = "Size", .width = 9, .is_right = true, .help = "Of the block or request; of a hook's end, what it freed"},
     Column{

@@ -42,8 +42,11 @@ std::string format_duration(std::uint64_t nanoseconds) {
 
 std::string format_instant(follow::Model const& model, std::uint64_t ticks, std::uint64_t resolution_ns) {
   auto const first = model.origin_ticks();
-  auto const distance = model.duration_ns(ticks >= first ? ticks - first : first - ticks);
-  auto text = std::string{ticks >= first ? "+" : "\u2212"};
+  return format_offset(ticks < first, model.duration_ns(ticks >= first ? ticks - first : first - ticks), resolution_ns);
+}
+
+std::string format_offset(bool before, std::uint64_t distance, std::uint64_t resolution_ns) {
+  auto text = std::string{before ? "\u2212" : "+"};
   auto const seconds = distance / kSecond;
   if (seconds >= 3'600) text += printed("%llu:", static_cast<unsigned long long>(seconds / 3'600));
   if (seconds >= 60) {

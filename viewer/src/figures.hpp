@@ -15,6 +15,8 @@ namespace headroom::viewer {
 /// An instant of a model, from its origin on (Model::origin_ticks): "+12.345 678 s", with as many digits as `resolution_ns` (a pixel, say) deserves;
 /// "−" before it.
 [[nodiscard]] std::string format_instant(follow::Model const& model, std::uint64_t ticks, std::uint64_t resolution_ns);
+/// The same of a distance from the origin in nanoseconds, before it or after it.
+[[nodiscard]] std::string format_offset(bool before, std::uint64_t distance, std::uint64_t resolution_ns);
 /// By the clock on the wall, in UTC: "2026-03-01 12:34:56.789012 UTC". Where the source has no such clock (histories), "".
 [[nodiscard]] std::string format_wall_clock(follow::Model const& model, std::uint64_t ticks);
 /// Like a clock: how long one instant is before another, "1.25 ms"; whichever is first.

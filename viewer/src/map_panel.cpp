@@ -149,10 +149,13 @@ private:
     auto const& block = map.blocks[cell.first];
     auto const end = left + cell.end;
     list->AddRectFilled({left + cell.begin, y}, {end, y + bar}, colour_of(ui, map, block));
+    auto const width = cell.end - cell.begin;
     // Neighbours of one tag stay apart by a hair, where there is room for one.
-    if (cell.end - cell.begin > 3) list->AddLine({end - 0.5F, y}, {end - 0.5F, y + bar}, ui.colours().window);
+    if (width > 3) list->AddLine({end - 0.5F, y}, {end - 0.5F, y + bar}, ui.colours().window);
     auto const name = block.tag.empty() ? kUntagged : std::string_view{block.tag};
-    if (!by_age_ && cell.end - cell.begin > Ui::width_of(name) + 8 && bar > ImGui::GetFontSize() * 0.9F) {
+    // Measuring a text costs more than drawing a block: most are too narrow for any.
+    auto const may_fit = !by_age_ && width > 2 * ImGui::GetFontSize();
+    if (may_fit && width > Ui::width_of(name) + 8 && bar > ImGui::GetFontSize() * 0.9F) {
       ui.draw_text(list, {left + cell.begin + 4, y + (bar - ImGui::GetFontSize()) / 2}, ui.colours().window, name);
     }
   }

@@ -120,11 +120,12 @@ TimelineData timeline_data(follow::Model const& model, std::uint32_t ledger, Tic
   data.total = model.series(ledger, std::nullopt, range.begin, range.end, columns);
   if (data.total.empty()) return data;
   for (auto const& column : data.total) data.highest = std::max(data.highest, column.high);
-  for (auto& tag : tags_to_show(model, ledger, data, most_tags)) {
-    auto const series = model.series(ledger, tag, range.begin, range.end, columns);
-    TimelineLayer layer{.tag = std::move(tag), .bytes = {}};
-    layer.bytes.reserve(series.size());
-    std::ranges::transform(series, std::back_inserter(layer.bytes), &follow::SeriesColumn::high);
+  auto tags = tags_to_show(model, ledger, data, most_tags);
+  auto const series = model.series_of_tags(ledger, tags, range.begin, range.end, columns);
+  for (std::size_t i = 0; i < tags.size(); ++i) {
+    TimelineLayer layer{.tag = std::move(tags[i]), .bytes = {}};
+    layer.bytes.reserve(columns);
+    std::ranges::transform(series[i], std::back_inserter(layer.bytes), &follow::SeriesColumn::high);
     data.layers.push_back(std::move(layer));
   }
   stack(data);

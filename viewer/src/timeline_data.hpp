@@ -1,7 +1,7 @@
 // headroom: what the timeline shows of a range, reduced to columns of pixels. No ImGui.
 //
-// Thread safety: none. Cost: that of Model::series for the total and each shown tag, a look at the journal of the range, and up to 256
-// changes of the budget; never all operations.
+// Thread safety: none. Cost: that of Model::series for the total and of one walk for all shown tags, a few dozen instants, a look at the
+// journal of the range, and up to 256 changes of the budget. It grows with the columns, not with the operations of the range.
 #pragma once
 
 #include <cstdint>

@@ -3,11 +3,12 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <headroom/byte_size.hpp>
 
-#include "cached.hpp"
 #include "figures.hpp"
+#include "paced.hpp"
 #include "panels.hpp"
 #include "timeline_data.hpp"
 #include "timeline_plot.hpp"
@@ -52,8 +53,9 @@ public:
     auto const share = static_cast<double>(shown.length()) / static_cast<double>(state.visible.length());
     auto const columns =
         std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(plot.width()) * share), 1, kMostColumns);
-    auto const& data = data_.get({state.revision, state.ledger, shown, columns},
+    auto const& data = data_.get(choice_of(state, state.visible, columns), {.revision = state.revision, .range = shown},
                                  [&] { return timeline_data(*state.model, state.ledger, shown, columns, kMostTags); });
+    if (data_.is_behind()) state.touch();
     if (legend_height > 0) legend(state, ui, data);
     draw_plot(state, ui, plot, data, axis > 0);
     interact(state, ui, plot, data);
@@ -63,12 +65,40 @@ public:
   }
 
 private:
-  struct Key {
-    std::uint64_t revision = 0;
+  /// What the person asked for: a range, or of a display that follows the newest how much of it, or everything. Which ticks that is
+  /// changes with each read, and is no more urgent than what was read.
+  struct Choice {
     std::uint32_t ledger = 0;
-    TickRange range{};
     std::size_t columns = 0;
-    friend bool operator==(Key const&, Key const&) = default;
+    bool is_whole = false;
+    TickRange range{};         // fixed
+    std::uint64_t length = 0;  // following: and how far beyond the clock it ends
+    std::uint64_t beyond = 0;
+    friend bool operator==(Choice const&, Choice const&) = default;
+  };
+  struct Version {
+    std::uint64_t revision = 0;
+    TickRange range{};
+    friend bool operator==(Version const&, Version const&) = default;
+  };
+
+  static Choice choice_of(ViewState const& state, TickRange range, std::size_t columns) {
+    Choice choice{.ledger = state.ledger, .columns = columns};
+    auto const whole = state.whole();
+    choice.is_whole = range.begin <= whole.begin && range.end == whole.end;
+    if (choice.is_whole) return choice;
+    if (state.is_live && range.end > state.clock) {
+      choice.length = range.length();
+      choice.beyond = range.end - state.clock;
+    } else {
+      choice.range = range;
+    }
+    return choice;
+  }
+
+  struct Overview {
+    TickRange range{};
+    std::vector<follow::SeriesColumn> total{};
   };
   enum class Drag : std::uint8_t { none, cursor, select, zoom, pan };
 
@@ -193,10 +223,11 @@ private:
     auto const area =
         PlotArea{.left = plot.left, .top = bottom - height + 3, .right = plot.right, .bottom = bottom, .visible = whole};
     auto const columns = std::clamp<std::size_t>(static_cast<std::size_t>(area.width()), 1, kMostColumns);
-    auto const& total = map_.get({state.revision, state.ledger, whole, columns}, [&] {
-      return state.model->series(state.ledger, std::nullopt, whole.begin, whole.end, columns);
+    auto const& total = map_.get(choice_of(state, whole, columns), {.revision = state.revision, .range = whole}, [&] {
+      return Overview{.range = whole, .total = state.model->series(state.ledger, std::nullopt, whole.begin, whole.end, columns)};
     });
-    draw_overview(ui, area, total, state.visible);
+    if (map_.is_behind()) state.touch();
+    draw_overview(ui, area, total.range, total.total, state.visible);
     ImGui::SetCursorScreenPos({area.left, area.top});
     ImGui::InvisibleButton("##overview", {area.width(), area.height()});
     ui.help("All that is kept; the brush is what the plot shows. Drag it, or click elsewhere to go there.");
@@ -210,8 +241,8 @@ private:
     if (begin != state.visible.begin) state.fit({.begin = begin, .end = begin + state.visible.length()});
   }
 
-  Cached<Key, TimelineData> data_;
-  Cached<Key, std::vector<follow::SeriesColumn>> map_;
+  Paced<Choice, Version, TimelineData> data_;
+  Paced<Choice, Version, Overview> map_;
   Drag drag_ = Drag::none;
   std::uint64_t from_ = 0;  // ticks where a drag began
   std::uint64_t grip_ = 0;  // ticks from the brush's begin to where it is held

@@ -53,12 +53,14 @@ void draw_grid(ViewState const& state, Ui& ui, Scale const& scale, bool with_axi
   auto const zero = static_cast<double>(model.origin_ticks());
   auto const first = std::ceil((static_cast<double>(area.visible.begin) - zero) / per_ns / static_cast<double>(step_ns));
   for (std::size_t i = 0; i <= most + 1; ++i) {
-    auto const ticks = zero + (first + static_cast<double>(i)) * static_cast<double>(step_ns) * per_ns;
+    auto const offset_ns = (first + static_cast<double>(i)) * static_cast<double>(step_ns);
+    auto const ticks = zero + offset_ns * per_ns;
     if (ticks < 0 || ticks > static_cast<double>(area.visible.end)) continue;
     auto const at = static_cast<std::uint64_t>(std::llround(ticks));
     auto const x = std::round(area.x_of(at));
     list->AddLine({x, area.top}, {x, area.bottom}, colours.faint);
-    auto const text = format_instant(model, at, step_ns);
+    // The step's own figure: that of the nearest tick may fall short of it by a nanosecond.
+    auto const text = format_offset(offset_ns < 0, static_cast<std::uint64_t>(std::llround(std::abs(offset_ns))), step_ns);
     auto const width = Ui::width_of(text);
     auto const text_x = std::clamp(x - width / 2, area.left, std::max(area.left, area.right - width));
     ui.draw_text(list, {text_x, area.bottom + size * 0.2F}, colours.soft, text);
@@ -248,12 +250,12 @@ void draw_plot(ViewState const& state, Ui& ui, PlotArea const& area, TimelineDat
   list->AddRect({area.left, area.top}, {area.right, area.bottom + 1}, ui.colours().line);
 }
 
-void draw_overview(Ui& ui, PlotArea const& area, std::span<follow::SeriesColumn const> total, TickRange brush) {
+void draw_overview(Ui& ui, PlotArea const& area, TickRange range, std::span<follow::SeriesColumn const> total, TickRange brush) {
   auto const& colours = ui.colours();
   auto* const list = ImGui::GetWindowDrawList();
   list->AddRectFilled({area.left, area.top}, {area.right, area.bottom}, colours.card);
   TimelineData data;
-  data.range = area.visible;
+  data.range = range;
   data.total.assign(total.begin(), total.end());
   std::uint64_t top = 1;
   for (auto const& column : total) top = std::max(top, column.high);

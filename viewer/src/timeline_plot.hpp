@@ -39,7 +39,7 @@ struct PlotArea {
 /// Everything inside the area, and the figures of both axes around it.
 void draw_plot(ViewState const& state, Ui& ui, PlotArea const& area, TimelineData const& data, bool with_axis);
 
-/// The total, small, with a brush over `brush`.
-void draw_overview(Ui& ui, PlotArea const& area, std::span<follow::SeriesColumn const> total, TickRange brush);
+/// The total of `range`, small, with a brush over `brush`.
+void draw_overview(Ui& ui, PlotArea const& area, TickRange range, std::span<follow::SeriesColumn const> total, TickRange brush);
 
 }  // namespace headroom::viewer

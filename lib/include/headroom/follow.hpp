@@ -143,6 +143,11 @@ public:
   /// equal columns. Empty when end ≤ begin or columns = 0.
   [[nodiscard]] std::vector<SeriesColumn> series(std::uint32_t ledger, std::optional<std::string_view> tag, std::uint64_t begin,
                                                  std::uint64_t end, std::size_t columns) const;
+  /// The same for several tags, each named once, in their order: one walk over the operations for all of them. Where columns are wider
+  /// than about a thousand operations, most of those are not looked at.
+  [[nodiscard]] std::vector<std::vector<SeriesColumn>> series_of_tags(std::uint32_t ledger, std::span<std::string const> tags,
+                                                                      std::uint64_t begin, std::uint64_t end,
+                                                                      std::size_t columns) const;
 
   // ── events ──
 

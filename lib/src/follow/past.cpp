@@ -37,7 +37,6 @@ void raise(Keyframe& keyframe, std::uint16_t tag, TagPoint const& more) {
 }
 
 void widen(Keyframe& keyframe, Sums const& now, std::uint16_t tag) {
-  widen(keyframe.allocated, now.allocated);
   // A tag that is new since the keyframe held nothing until now.
   if (tag >= keyframe.tags.size()) keyframe.tags.resize(std::size_t{tag} + 1);
   widen(keyframe.tags[tag], tag < now.tags.size() ? now.tags[tag].bytes : 0);
@@ -62,7 +61,8 @@ void Sums::remove(std::uint16_t tag, std::uint64_t bytes) {
 }
 
 std::size_t Chunk::memory() const noexcept {
-  std::size_t bytes = sizeof(Chunk) + base.capacity() * sizeof(Block) + steps.capacity() * sizeof(Step);
+  std::size_t bytes =
+      sizeof(Chunk) + base.capacity() * sizeof(Block) + steps.capacity() * sizeof(Step) + heights.capacity() * sizeof(Range);
   for (auto const& keyframe : keyframes) bytes += memory_of(keyframe);
   return bytes;
 }
@@ -104,15 +104,19 @@ void LedgerPast::begin_segment(Start start) {
 }
 
 void LedgerPast::begin_chunk(std::uint64_t ticks, std::vector<Block> base) {
-  chunks_.push_back(
-      {.begin_ticks = ticks, .segment = segments_.back().number, .base = std::move(base), .steps = {}, .keyframes = {}});
+  chunks_.push_back({.begin_ticks = ticks,
+                     .segment = segments_.back().number,
+                     .base = std::move(base),
+                     .steps = {},
+                     .keyframes = {},
+                     .heights = {}});
   memory_ += chunks_.back().memory();
   add_keyframe();
 }
 
 void LedgerPast::add_keyframe() {
   auto& chunk = chunks_.back();
-  Keyframe keyframe{.at = chunk.steps.size(), .sums = sums_, .allocated = {sums_.allocated, sums_.allocated}, .tags = {}};
+  Keyframe keyframe{.at = chunk.steps.size(), .sums = sums_, .tags = {}};
   keyframe.tags.reserve(sums_.tags.size());
   for (auto const& tag : sums_.tags) keyframe.tags.push_back({tag.bytes, tag.bytes});
   memory_ += memory_of(keyframe);
@@ -121,9 +125,11 @@ void LedgerPast::add_keyframe() {
 
 void LedgerPast::append(Step const& step) {
   auto& chunk = chunks_.back();
-  auto const before = chunk.steps.capacity();
+  auto const before = chunk.steps.capacity() * sizeof(Step) + chunk.heights.capacity() * sizeof(Range);
+  if (chunk.steps.size() % kHeightSteps == 0) chunk.heights.push_back({step.allocated, step.allocated});
   chunk.steps.push_back(step);
-  memory_ += (chunk.steps.capacity() - before) * sizeof(Step);
+  widen(chunk.heights.back(), step.allocated);
+  memory_ += chunk.steps.capacity() * sizeof(Step) + chunk.heights.capacity() * sizeof(Range) - before;
   auto& keyframe = chunk.keyframes.back();
   auto const tags_before = keyframe.tags.capacity();
   widen(keyframe, sums_, step.tag);

@@ -6,7 +6,8 @@
 //
 // A segment is a stretch without a missing operation. It is cut into chunks, which are forgotten whole, oldest first: each begins
 // with all blocks that were live then (`base`), and has keyframes (k), the sums every kKeyframeSteps operations with the range of
-// each value up to the next one. So an instant's sums are a keyframe and a few operations, and its blocks a base and a chunk.
+// each tag up to the next one. So an instant's sums are a keyframe and a few operations, and its blocks a base and a chunk. The range
+// of what is allocated is kept for every kHeightSteps operations: a plot of any width looks at few of them one by one.
 //
 // What is known of a segment's base is what the live table showed and what was freed later in it. Frees of blocks that nobody knew
 // are added to the base when they turn up: they were live from the segment's begin. So blocks that are known were live, always, and
@@ -83,8 +84,7 @@ struct Range {
 struct Keyframe {
   std::size_t at = 0;  // steps of the chunk before it
   Sums sums;
-  Range allocated;          // from here to the next keyframe, both ends included
-  std::vector<Range> tags;  // likewise; a tag that is not here held nothing
+  std::vector<Range> tags;  // from here to the next keyframe, both ends included; a tag that is not here held nothing
 };
 
 struct Segment {
@@ -108,12 +108,14 @@ struct Chunk {
   std::vector<Block> base;
   std::vector<Step> steps;
   std::vector<Keyframe> keyframes;  // the first one at 0
+  std::vector<Range> heights;       // of `allocated` after each of kHeightSteps steps; the last may be of fewer
   [[nodiscard]] std::size_t memory() const noexcept;
 };
 
 class LedgerPast {
 public:
   static constexpr std::size_t kKeyframeSteps = 1024;
+  static constexpr std::size_t kHeightSteps = 64;
 
   explicit LedgerPast(std::size_t chunk_steps) : chunk_steps_{chunk_steps} {}
 

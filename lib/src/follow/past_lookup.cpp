@@ -98,14 +98,13 @@ std::optional<std::uint64_t> LedgerPast::peak_at(Place const& place, Sums const&
 LedgerPast::Place LedgerPast::find_peak(std::uint64_t bytes, std::uint64_t since) const {
   for (auto const& chunk : chunks_) {
     if (chunk.steps.empty() || chunk.steps.back().ticks < since) continue;
-    // Keyframes know where to look: the first one whose range reaches it.
-    for (auto const& keyframe : chunk.keyframes) {
-      if (keyframe.allocated.high < bytes) continue;
-      for (std::size_t i = keyframe.at; i < chunk.steps.size(); ++i) {
+    for (std::size_t height = 0; height < chunk.heights.size(); ++height) {
+      if (chunk.heights[height].high < bytes) continue;
+      auto const end = std::min((height + 1) * kHeightSteps, chunk.steps.size());
+      for (auto i = height * kHeightSteps; i < end; ++i) {
         if (chunk.steps[i].adds() && chunk.steps[i].allocated == bytes && chunk.steps[i].ticks >= since) {
           return {.chunk = &chunk, .steps = i + 1, .known = Known::exact, .missing = 0};
         }
-        if (i - keyframe.at >= kKeyframeSteps) break;
       }
     }
   }

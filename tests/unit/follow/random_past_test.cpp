@@ -160,10 +160,13 @@ TEST(FollowRandomPast, a_series_has_the_range_of_each_column) {
   auto const& instants = program.instants();
   auto const begin = instants[1234].ticks + 1;
   auto const end = instants.back().ticks + 1;
+  static std::array<std::string, 3> const kAsked{"tag 1", "no such tag", "tag 2"};
   for (std::size_t const columns : {1U, 7U, 200U, 3000U}) {
     auto const total = model.series(0, std::nullopt, begin, end, columns);
-    auto const tag = model.series(0, "tag 2", begin, end, columns);
+    auto const tags = model.series_of_tags(0, kAsked, begin, end, columns);
     ASSERT_EQ(total.size(), columns);
+    ASSERT_EQ(tags.size(), kAsked.size());
+    auto const& tag = tags[2];
     std::vector<SeriesColumn> expected(columns);
     std::vector<SeriesColumn> expected_tag(columns);
     auto const add = [&](std::vector<SeriesColumn>& into, std::uint64_t from, std::uint64_t to, std::uint64_t value) {
@@ -190,6 +193,7 @@ TEST(FollowRandomPast, a_series_has_the_range_of_each_column) {
       EXPECT_EQ(total[i].known, Known::exact);
       EXPECT_EQ(tag[i].low, expected_tag[i].low);
       EXPECT_EQ(tag[i].high, expected_tag[i].high);
+      EXPECT_EQ(tags[1][i].high, 0U);
     }
   }
 }
