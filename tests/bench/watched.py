@@ -3,9 +3,10 @@
 
 tests/bench/watched.py [build/release/bin] [--pairs N] [--loops N]
 
-Each pair is a replay of tests/data/resnet.csv.xz in a loop (a thread that allocates and frees without a pause) with no viewer, and one
-with a viewer that is started with it and draws until it ends, in an order that changes from pair to pair. Needs Xvfb where there is no display. Graphics are rasterised by the CPU there, so this is the worst case: the viewer takes what it
-takes from the same cores.
+Each pair is a replay of tests/data/resnet.csv.xz in a loop (a thread that allocates and frees without a pause) with no viewer,
+and one with a viewer that is started with it and draws until it ends, in an order that changes from pair to pair. Needs Xvfb
+where there is no display. Graphics are rasterised by the CPU there, so this is the worst case: the viewer takes what it takes
+from the same cores.
 """
 import argparse
 import json
