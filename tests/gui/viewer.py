@@ -372,6 +372,16 @@ class Viewer(CommandTest):
         self.kill(process)
         self.assertIn("truncated", text)
 
+    def test_what_being_watched_costs_can_be_measured(self):
+        script = Path(__file__).resolve().parents[1] / "bench" / "watched.py"
+        done = subprocess.run([sys.executable, script, Path(VIEWER).parent, "--pairs", "2", "--loops", "500"], env=self.environment(),
+                              capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rates = [float(rate) for rate in re.findall(r"([0-9.]+) M", done.stderr)]
+        self.assertEqual(len(rates), 4, done.stderr)
+        self.assertGreater(min(rates), 0)
+        self.assertRegex(done.stdout, r"lost to being watched: -?[0-9.]+ %")
+
 
 if __name__ == "__main__":
     missing = [program for program in ("Xvfb", "xdotool", "convert") if shutil.which(program) is None]

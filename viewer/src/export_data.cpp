@@ -100,13 +100,6 @@ Result<bool> RowExport::write(std::size_t most) {
   return true;
 }
 
-Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path) {
-  auto begun = RowExport::begin(state, what, format, path);
-  if (!begun) return tl::unexpected{std::move(begun.error())};
-  if (auto done = begun->write(begun->count()); !done) return tl::unexpected{std::move(done.error())};
-  return begun->exported();
-}
-
 Result<ReadAgain> read_again(ViewState const& state) {
   if (state.open_again) return state.open_again();
   auto const& source = state.model->source();

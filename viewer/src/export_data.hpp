@@ -60,9 +60,6 @@ private:
   std::size_t longest_piece_ = 0;
 };
 
-/// All of it at once. Errors: io.
-[[nodiscard]] Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path);
-
 /// What the model reads once more, as `state` opens it. Errors: io, parse, unsupported.
 [[nodiscard]] Result<ReadAgain> read_again(ViewState const& state);
 

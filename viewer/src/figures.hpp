@@ -12,8 +12,8 @@ namespace headroom::viewer {
 
 /// Three digits and a unit: "812 ns", "1.25 ms", "3.20 s", "4 min 10 s", "3 h 05 min", "2 d 4 h".
 [[nodiscard]] std::string format_duration(std::uint64_t nanoseconds);
-/// An instant of a model, from its origin on (Model::origin_ticks): "+12.345 678 s", with as many digits as `resolution_ns` (a pixel, say) deserves;
-/// "−" before it.
+/// An instant of a model, from its origin on (Model::origin_ticks): "+12.345 678 s", with as many digits as `resolution_ns` (a pixel,
+/// say) deserves; "−" before it.
 [[nodiscard]] std::string format_instant(follow::Model const& model, std::uint64_t ticks, std::uint64_t resolution_ns);
 /// The same of a distance from the origin in nanoseconds, before it or after it.
 [[nodiscard]] std::string format_offset(bool before, std::uint64_t distance, std::uint64_t resolution_ns);

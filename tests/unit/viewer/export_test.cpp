@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,14 @@ std::unique_ptr<Panel> make_export_panel();
 namespace {
 
 using testing::HasSubstr;
+
+/// All rows in one piece of work.
+Result<Exported> export_rows(ViewState const& state, ExportWhat what, ExportFormat format, std::string const& path) {
+  auto begun = RowExport::begin(state, what, format, path);
+  if (!begun) return tl::unexpected{std::move(begun.error())};
+  if (auto done = begun->write(begun->count()); !done) return tl::unexpected{std::move(done.error())};
+  return begun->exported();
+}
 
 class ExportTest : public testing::Test {
 protected:
